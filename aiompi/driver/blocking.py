@@ -243,7 +243,6 @@ class BlockingDriver(DriverBase):
                     if callback is not None:
                         deliver = self._doorbells.get(fd)
                         if deliver is not None and deliver():
-                            self._brief_until = 0.0
                             self._due.soon.append(callback)
                         else:
                             callback()
@@ -276,6 +275,7 @@ class BlockingDriver(DriverBase):
         if now >= self._descriptors_due:
             self._descriptors_due = now + _CHECK_BUSY
             if not (self._due.soon or self._due.timers or self._observer or self._spin.yields_core):
+                # What becomes due meanwhile is as late as a descriptor that is ready.
                 self._brief_until = self._descriptors_due
             found = self._spin.review(self._pollers, now)
             if self._serve_descriptors(0.0) or found:
@@ -323,7 +323,6 @@ class BlockingDriver(DriverBase):
         self._deadlocked = deadlocked
 
     def spin(self, seconds: float, *, yields_core: bool = False) -> None:
-        self._brief_until = 0.0
         self._spin.seconds, self._spin.yields_core = seconds, yields_core
 
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
@@ -333,19 +332,15 @@ class BlockingDriver(DriverBase):
         return True
 
     def observe(self, observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]]) -> None:
-        self._brief_until = 0.0
         self._observer = observer
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
-        self._brief_until = 0.0
         self._due.soon.append(lambda: callback(*args))
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
-        self._brief_until = 0.0
         self._due.soon.append(callback)
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
-        self._brief_until = 0.0
         return self._due.later(delay, callback)
 
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:

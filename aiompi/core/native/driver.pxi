@@ -35,11 +35,13 @@ cdef class DriverBase:
         """Return True if the calling thread may make a call, in the usual case."""
         return self.allows()
 
+    cdef bint may_look(self) noexcept:
+        """Return True if this thread may look for messages before anything else, which may be due."""
+        return self._brief_until and PyThread_get_thread_ident() == self.owner and seconds_now() < self._brief_until
+
     cdef bint look_briefly(self, bint single) except -1:
         """Look once for the message of a blocking call, if nothing else is due; return True if there was any."""
-        if not self._brief_until or PyThread_get_thread_ident() != self.owner or seconds_now() >= self._brief_until:
-            return False
-        return look_at(self._pollers, _ONE_LOOK, SHORT_LOOK, single)
+        return self.may_look() and look_at(self._pollers, _ONE_LOOK, SHORT_LOOK, single)
 
     def finish_soon(self, list pending not None):
         """Look for the messages of plain operations, and remove those from the end of a list that have succeeded."""
@@ -54,7 +56,7 @@ cdef class DriverBase:
 
     def completes_soon(self, Request request not None):
         """Poll before a task waits for a request, if the loop spins; return True if this completes the request."""
-        if not self._brief_until or PyThread_get_thread_ident() != self.owner or seconds_now() >= self._brief_until:
+        if not self.may_look():
             return False
         if look_at(self._pollers, _BRIEF_LOOKS, BRIEF_LOOK, False):
             self._busy = True
