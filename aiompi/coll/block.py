@@ -9,7 +9,7 @@ from typing import Any
 from aiompi.coll.signature import disagreement
 from aiompi.comm import Channel
 from aiompi.core.allocation import allocate, copied, joined
-from aiompi.engine import NotedReceive, Request
+from aiompi.engine import Receive, Request
 from aiompi.errors import InternalError, InvalidCountError, TruncationError
 from aiompi.wire.frame import Payload
 
@@ -125,7 +125,7 @@ class BlockReceive:
         self._channel = channel
         self._block = block
         self._source = source
-        self.receive: NotedReceive = channel.irecv(block.memory, source)
+        self.receive: Receive = channel.irecv(block.memory, source)
 
     def __await__(self) -> Generator[Any, None, None]:
         receive, block = self.receive, self._block

@@ -13,7 +13,7 @@ from aiompi.coll.block import Block
 from aiompi.coll.external import ExternalAccumulator, TypedBlock
 from aiompi.coll.registry import Collective
 from aiompi.coll.select import Case, direct_limits, select, select_over_clients, usual
-from aiompi.coll.shm_sync import ShmSync
+from aiompi.coll.shm_sync import ShmSync, blame_sender
 from aiompi.coll.signature import BY_USER, LENGTHS, digest, note_of
 from aiompi.comm import Channel, Communicator
 from aiompi.constants import PROC_NULL, ROOT
@@ -21,6 +21,7 @@ from aiompi.core.allocation import allocate, joined
 from aiompi.datatype.buffer.buffer import Buffer, blocks
 from aiompi.datatype.buffer.bufspec import IN_PLACE, resolve_recv, resolve_send
 from aiompi.datatype.buffer.disjoint import groups_share_memory, shares_memory
+from aiompi.datatype.buffer.vector import resolve_typed_recv
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.external32 import is_native
 from aiompi.engine import PersistentRequest, Request
@@ -36,10 +37,11 @@ from aiompi.op import Op
 from aiompi.op.combine import combiner
 
 if TYPE_CHECKING or core.form == "native":
-    from aiompi.core._native import SlotGroup, know
+    from aiompi.core._native import SlotGroup, exchange_blocks, know, know_blocks
     from aiompi.op.operation import PREDEFINED
 
     know(PREDEFINED.values(), IN_PLACE)
+    know_blocks(resolve_typed_recv, blame_sender)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -367,8 +369,13 @@ class Call:
 
 
 def _direct(name: str) -> Callable[..., Request[Any] | None] | None:
-    """Return the function of the core for a collective; None if it has none."""
+    """Return the function of the core for a collective among ranks with slots; None if it has none."""
     return getattr(SlotGroup, name, None) if core.form == "native" else None
+
+
+def _by_messages(name: str) -> Callable[..., Request[Any] | None] | None:
+    """Return the function of the core for a collective among ranks that share memory; None if it has none."""
+    return exchange_blocks if core.form == "native" and name == "alltoallw" else None
 
 
 class Prepared(Generic[P]):
@@ -390,6 +397,7 @@ class Prepared(Generic[P]):
         self._algorithm = algorithm
         self._between_groups = between_groups
         self._direct = _direct(check.__name__) if algorithm is None else None
+        self._by_messages = _by_messages(check.__name__) if algorithm is None else None
 
     def __call__(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> Request[None]:
         """Start the collective on a communicator."""
@@ -408,6 +416,10 @@ class Prepared(Generic[P]):
         slots = comm.slots
         if slots is not None and self._direct is not None:
             request = self._direct(slots, comm, *args)
+            if request is not None:
+                return request
+        if self._by_messages is not None:
+            request = self._by_messages(comm, *args)
             if request is not None:
                 return request
         return self._usual(comm, *args)

@@ -20,10 +20,10 @@ from aiompi.coll.block import Block, compare, mismatch
 from aiompi.comm import Channel, Communicator
 from aiompi.engine import ChainedRequest, Endpoint, Message, MessageListener, Request
 from aiompi.engine.schedule import settled
-from aiompi.errors import InvalidCountError, MPIError, OtherError
+from aiompi.errors import InvalidCountError, MPIError, OtherError, TruncationError
 
 if TYPE_CHECKING:
-    from aiompi.core._native import SlotExchange, SlotGroup
+    from aiompi.core._native import BlockExchange, SlotExchange, SlotGroup
 
 T = TypeVar("T")
 #: function that is called with the shown data of some ranks
@@ -45,7 +45,7 @@ _CONNECTED: Final = 2
 _LONGEST_BACKOFF: Final = 255
 
 
-def channel_of(exchange: SlotExchange) -> Channel:
+def channel_of(exchange: SlotExchange | BlockExchange) -> Channel:
     """Return the channel of a call that waits for others."""
     return Channel(exchange.comm, exchange.tag, exchange.name, exchange.note)
 
@@ -89,6 +89,23 @@ def blame(exchange: SlotExchange, rank: int, note: int, claim: int) -> MPIError 
     if nbytes != exchange.nbytes:
         return InvalidCountError(mismatch(channel, rank, nbytes, exchange.nbytes))
     return None
+
+
+def blame_sender(exchange: BlockExchange, source: int, note: int, came: int, expected: int) -> MPIError | None:
+    """Return the error if the message of a rank does not belong to this call; None if it does.
+
+    Args:
+        note: number that the message carries.
+        came, expected: bytes of the message.
+    """
+    channel = channel_of(exchange)
+    try:
+        compare(channel, source, note)
+    except MPIError as disagreement:
+        return disagreement
+    if came == expected:
+        return None
+    return (TruncationError if came > expected else InvalidCountError)(mismatch(channel, source, came, expected))
 
 
 class ShmSync:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.comm.group import Group
 from aiompi.core.pure.recorder import PART
-from aiompi.engine import Message, MessageListener, Mode, NotedReceive, Request, room
+from aiompi.engine import Message, MessageListener, Mode, Receive, Request, room
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
@@ -232,11 +232,11 @@ class Channel:
         """Start sending the same `nbytes`, in pieces, to several ranks."""
         return [self.isend(payload, nbytes, dest) for dest in dests]
 
-    def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
+    def irecv(self, memory: memoryview | None, source: int) -> Receive:
         """Start a receive from a rank; without memory, the completed request has the message in `data`."""
         route = self._route
         carried = source + route.offset if route.sources is None else route.sources[source]
-        receive = NotedReceive(route.engine, route.matcher, memory, carried, self.tag, route.members[source])
+        receive = Receive(route.engine, route.matcher, memory, carried, self.tag, route.members[source])
         route.engine.receive(receive)
         return receive
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgpack
 
 from aiompi.comm.communicator import Communicator
-from aiompi.engine import NotedReceive, Request
+from aiompi.engine import Receive, Request
 from aiompi.engine.matching import Matcher
 from aiompi.engine.schedule import settled
 from aiompi.errors import MPIError, ProcessFailedError, RemoteProtocolError
@@ -89,8 +89,8 @@ class Consensus:
         await settled(self._sends)
         return self._agreed(result)
 
-    def _receive(self, at: int) -> NotedReceive:
-        receive = NotedReceive(self._engine, self._matcher, None, at, self._number % _TAGS, self._members[at])
+    def _receive(self, at: int) -> Receive:
+        receive = Receive(self._engine, self._matcher, None, at, self._number % _TAGS, self._members[at])
         self._engine.receive(receive)
         return receive
 
@@ -105,7 +105,7 @@ class Consensus:
                 except MPIError:
                     continue  # it has failed
 
-    async def _arrival(self, receive: NotedReceive, kind: type[M]) -> M | None:
+    async def _arrival(self, receive: Receive, kind: type[M]) -> M | None:
         """Return the message of another member; None if it has failed."""
         try:
             await receive

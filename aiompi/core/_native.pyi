@@ -1,6 +1,6 @@
 # The native form has the classes of the pure one: `python -m mypy.stubtest aiompi.core._native` compares the two.
 # Only the native form has what follows.
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, Self, final
 
 from typing_extensions import disjoint_base
@@ -44,6 +44,11 @@ SLOTS_PREFIX: int
 LONG_PLACES: int
 
 def know(operations: Iterable[object], in_place: object) -> None: ...
+def know_blocks(
+    places_of: Callable[[object, str, int], object],
+    disagreement: Callable[[BlockExchange, int, int, int, int], Exception | None],
+) -> None: ...
+def exchange_blocks(comm: object, sendspec: object, recvspec: object) -> BlockExchange | None: ...
 
 @final
 class Outgoing:
@@ -176,6 +181,22 @@ class SlotExchange(Request[Any]):
     def poll(self) -> None: ...
     def posted(self, member: int) -> bool: ...
     def absent(self) -> list[int]: ...
+
+@final
+class BlockExchange(Request[Any]):
+    """An exchange of blocks, which is complete when this rank has received all of its own, and sent the others."""
+
+    @property
+    def owner(self) -> Any: ...
+    @property
+    def comm(self) -> Any: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def tag(self) -> int: ...
+    @property
+    def note(self) -> int: ...
+    def __call__(self, ended: Request[Any]) -> None: ...
 
 @disjoint_base
 class Slots:

@@ -13,7 +13,7 @@ import msgpack
 
 from aiompi.comm import Channel, Communicator, Group
 from aiompi.create.participants import TwoGroups
-from aiompi.engine import Engine, NotedReceive, Request
+from aiompi.engine import Engine, Receive, Request
 from aiompi.engine.processes import FIRST_MET, Name
 from aiompi.errors import InvalidCommError, MPIError, RemoteProtocolError
 from aiompi.wire.control import BusinessCard, is_card
@@ -134,7 +134,7 @@ class Strangers:
 
     def __init__(self, engine: Engine, remote: Group, local: Channel) -> None:
         self._engine = engine
-        self._receives: list[NotedReceive] = []
+        self._receives: list[Receive] = []
         self._contexts: set[int] = set()
         self._end: Request[MPIError | None] = Request(engine)
         processes = engine.processes
@@ -174,7 +174,7 @@ class Strangers:
         namespace, index = engine.processes.namespace_of(number)
         context, peer = context_of(namespace.id), engine.peer(number)
         self._contexts.add(context)
-        receive = NotedReceive(engine, engine.matcher(context), None, index, _TAG, number)
+        receive = Receive(engine, engine.matcher(context), None, index, _TAG, number)
         self._receives.append(receive)
         engine.receive(receive)
         if connects:

@@ -25,7 +25,7 @@ from aiompi.create.agreement import Agreement, construct
 from aiompi.create.intercomm import connect as connect_groups
 from aiompi.create.introduction import context_of
 from aiompi.create.participants import TwoGroups
-from aiompi.engine import Engine, NotedReceive, Request
+from aiompi.engine import Engine, Receive, Request
 from aiompi.engine.processes import Name, Processes, Program
 from aiompi.errors import InvalidCommError, InvalidPortError, MPIError, SpawnError
 from aiompi.wire.control import BusinessCard
@@ -89,9 +89,9 @@ class _Bridge:
         peer = self._engine.peer(self._number)
         return peer.send(payload, nbytes, self._context, self._source, self._tag)
 
-    def irecv(self, memory: memoryview | None, source: int) -> NotedReceive:
+    def irecv(self, memory: memoryview | None, source: int) -> Receive:
         matcher = self._engine.matcher(self._context)
-        receive = NotedReceive(self._engine, matcher, memory, self._carried, self._tag, self._number)
+        receive = Receive(self._engine, matcher, memory, self._carried, self._tag, self._number)
         self._engine.receive(receive)
         return receive
 
@@ -315,7 +315,7 @@ async def _await_connect(engine: Engine, port: str, failure: Request[None] | Non
     context = context_of(namespace.id)
     while True:
         matcher = engine.matcher(context)
-        receive = NotedReceive(engine, matcher, None, ANY_SOURCE, _CONNECT_TAG, ANY_SOURCE)
+        receive = Receive(engine, matcher, None, ANY_SOURCE, _CONNECT_TAG, ANY_SOURCE)
         engine.receive(receive)
         give_up = functools.partial(_give_up, receive)
         if failure is not None and failure.done():
@@ -337,7 +337,7 @@ async def _await_connect(engine: Engine, port: str, failure: Request[None] | Non
             return _Bridge(engine, number, namespace.id, 0, token, tag)
 
 
-def _give_up(receive: NotedReceive, failed: Request[Any]) -> None:
+def _give_up(receive: Receive, failed: Request[Any]) -> None:
     if receive.matcher.withdraw(receive):
         error = SpawnError("the processes have ended without joining their job")
         receive.fail(failed.exception() or error)

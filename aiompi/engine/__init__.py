@@ -14,7 +14,7 @@ from aiompi.engine.message import Message
 from aiompi.engine.peer import Peer
 from aiompi.engine.persistent import PersistentRequest
 from aiompi.engine.probe import MessageListener
-from aiompi.engine.receive import NotedReceive, Receive
+from aiompi.engine.receive import Receive
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import ChainedRequest, Schedule
 from aiompi.engine.seams import Driver, Link, Poller, Recovery, Timer
@@ -23,7 +23,7 @@ from aiompi.engine.slots import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, ordinal,
 
 __all__ = [
     "AwaitableCall", "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "MessageListener", "Driver", "Engine",
-    "GeneralizedRequest", "Link", "Message", "Mode", "NotedReceive", "Endpoint", "Peer",
+    "GeneralizedRequest", "Link", "Message", "Mode", "Endpoint", "Peer",
     "PersistentRequest", "Poller", "Receive", "Recovery", "Request", "Scattered",
     "ScatteredReceive", "Schedule", "Send", "Timer", "ChainedRequest", "Waiter", "ordinal", "room"
 ]  # fmt: skip

@@ -94,7 +94,7 @@ class Peer(SendingPeer):
         kind, tag, source, _, _, length, srqid, note = header
         if kind != EAGER:
             self.emit(frame.SYNCACK, srqid=srqid)
-        receive.noted(note)
+        receive.note = note
         try:
             return receive.begin(self, source, tag, length, length, eager)
         except MemoryError:
@@ -117,7 +117,7 @@ class Peer(SendingPeer):
             if kind != EAGER:
                 self.emit(frame.SYNCACK, srqid=srqid)
             self._return_credit(length + OVERHEAD)
-            receive.noted(note)
+            receive.note = note
             receive.take(source, tag, payload)
             return
         if kind == frame.EAGER_READY:
@@ -183,7 +183,7 @@ class Peer(SendingPeer):
         matcher = self._matcher(context, source)
         receive = matcher.take_posted(source, tag)
         if receive is not None:
-            receive.noted(note)
+            receive.note = note
             self.fetch(receive, source, tag, length, srqid, offer)
             return
         if kind == frame.RTS_READY:
@@ -202,8 +202,7 @@ class Peer(SendingPeer):
     def deliver(self, message: Message, receive: Receive) -> None:
         if message.order:  # an early message has none
             receive.order = message.order
-        if message.note:
-            receive.noted(message.note)
+        receive.note = message.note
         if message.rts:
             self.announcement_dropped(message)
             self.fetch(receive, message.source, message.tag, message.length, message.srqid, message.offer)

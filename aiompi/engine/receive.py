@@ -49,9 +49,6 @@ class Receive(PostedReceive):
             self._let_go()
         return error
 
-    def noted(self, note: int) -> None:
-        """Take the number that the sender has sent beside the message. Point-to-point communication sends none."""
-
     def from_other_client(self, peer: ImpiPeer) -> None:
         """Note that the matched message comes from another IMPI client. This receive takes its bytes unchanged."""
 
@@ -264,22 +261,3 @@ class ArrivedReceive(Request[Any]):
 
 def _pending(error: Exception) -> ProcessFailedPendingError:
     return ProcessFailedPendingError(f"{error}; the receive is still posted: call Ack_failed, and wait for it again")
-
-
-class NotedReceive(Receive):
-    """A receive that keeps the note, a number that the sender adds to the message.
-
-    Attributes:
-        note: the note of the message; 0 if it has none.
-    """
-
-    __slots__ = ("note",)
-
-    def __init__(
-        self, engine: Engine, matcher: Matcher, memory: memoryview | None, source: int, tag: int, peer_rank: int
-    ) -> None:
-        super().__init__(engine, matcher, memory, source, tag, peer_rank)
-        self.note = 0
-
-    def noted(self, note: int) -> None:
-        self.note = note

@@ -300,7 +300,7 @@ class WithholdingEndpoint(CreditedEndpoint):
         questions, matcher = self._answered_question(context, wanted), self._matcher(context, source)
         receive = matcher.take_tagged(source, tag) if early else matcher.take_posted(source, tag)
         if receive is not None:
-            receive.noted(note)
+            receive.note = note
             self.fetch(receive, source, tag, length, srqid, None)
         elif kind & frame.READY:
             self.emit(frame.NOTREADY, srqid=srqid)

@@ -81,6 +81,13 @@ class Kinds:
         self.strided = np.zeros((8, 4))
         self.column = MPI.DOUBLE.Create_vector(8, 1, 4).Commit()
         self.packed = bytearray(200)
+        self.cube, self.cube_in = np.arange(512.0).reshape(8, 8, 8) + self.rank, np.zeros((8, 8, 8))
+        rows, columns = [
+            [MPI.DOUBLE.Create_subarray([8] * 3, sizes, [part * start for start in starts]).Commit() for part in (0, 1)]
+            for sizes, starts in (([4, 8, 8], [4, 0, 0]), ([8, 4, 8], [0, 4, 0]))
+        ]
+        each = [1, 1], [0, 0]
+        self.typed, self.typed_in = [self.cube, each, rows], [self.cube_in, each, columns]
         self.words = Atomics(mmap.mmap(-1, 4096))
         self.content = {"a": 1, "b": [1, 2.5, "text"], "c": b"bytes", "d": (None, True)}
         self.array = {"array": np.ones(40), "long": np.ones(9000)}
@@ -254,6 +261,12 @@ class Kinds:
         await self._end(comm.Allreduce(short, into))
         await self._end(comm.Reduce_scatter_block(two, into))
         await self._end(comm.Scan(short, into))
+
+    async def exchange(self) -> None:
+        """Each rank has the half of axis 0 of a cube, and gets a half of axis 1."""
+        await self._end(self.comm.Alltoallw(self.typed, self.typed_in))
+        assert self.cube_in[2, 3 + 4 * self.other, 5] == 256 * self.rank + 8 * (4 * 2 + 3) + 5 + self.other
+        self.cube_in[:] = 0
 
     @of(3)
     async def collectives_of_objects(self) -> None:

@@ -277,11 +277,7 @@ cdef class CommunicatorBase:
         """Return True if nothing is to be done for a receive but to post it."""
         if not isinstance(self.engine, ProgressBase) or not isinstance(self.matcher, MatchQueues):
             return False
-        cdef ProgressBase engine = <ProgressBase>self.engine
-        cdef MatchQueues matcher = <MatchQueues>self.matcher
-        if engine.error is not None or engine.degraded or engine.withholding or engine._dropped:
-            return False
-        return not matcher.kept_queue.count and not matcher.early
+        return (<ProgressBase>self.engine).calm() and (<MatchQueues>self.matcher).awaits_all()
 
     def recv_arrived(self, source, tag, decode, status):
         """Receive the object of a message that has arrived."""

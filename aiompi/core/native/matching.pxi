@@ -72,6 +72,10 @@ cdef class MatchQueues:
         """Return True if messages of a rank of the world carry this source, in the usual case."""
         return self.sources.get(rank) == source
 
+    cdef bint awaits_all(self) except -1:
+        """Return True if no message has come before its receive."""
+        return not self.kept_queue.count and not self.early
+
     cdef int unpost(self, PostedReceive receive) except -1:
         if self._receives[receive.entry.index] is not receive:
             raise InternalError("a receive is posted elsewhere")

@@ -62,10 +62,13 @@ cdef class PeerBase:
             return NULL  # what is wrong with the ring is found there, too
         return place
 
-    cdef int publish(self, char *place, uint64_t context, int source, int tag, int64_t nbytes) except -1:
+    cdef int publish(
+        self, char *place, uint64_t context, int source, int tag, int64_t nbytes, uint64_t note=0
+    ) except -1:
         """Send the message whose payload is in its place."""
         cdef header_t header
         self.describe(&header, context, source, tag, nbytes)
+        header.drqid = note
         header_write(place, &header)
         writer_publish(&self.ring.out, place, EAGER, HEADER + nbytes)
         return self.ring.wake()
@@ -147,6 +150,15 @@ cdef class PeerBase:
             rest -= parts[i].len
             writer_stream(&ring.out, EAGER, <const char *>parts[i].buf, parts[i].len, rest == 0)
         return ring.wake()
+
+    cdef bint put_items(self, uint64_t context, int source, int tag, uint64_t note, Items items, int64_t count, char *memory) except -1:
+        """Do the same for items, which are packed into the ring."""
+        cdef char *place = self.room(count * items.size)
+        if place == NULL:
+            return False
+        items.move_all(count, memory, place + HEADER, False)
+        self.publish(place, context, source, tag, count * items.size, note)
+        return True
 
     cdef SendBase expose(self, send_class, uint64_t context, int source, int tag, payload, int64_t nbytes):
         """Announce a long message which the peer is to copy; return None if it is to be sent otherwise."""

@@ -16,6 +16,10 @@ cdef class ProgressBase:
         self.sends = {}
         self.assisted = {}
 
+    cdef bint calm(self) except -1:
+        """Return True if a receive has only to be posted, as far as this rank is concerned."""
+        return not (self.error is not None or self.degraded or self.withholding or self._dropped)
+
     def turn_due(self):
         """Return True if a task that awaits a complete operation must first give the event loop a turn."""
         if needs_no_turn(self) or self.stepping or not self.driver.background:

@@ -13,8 +13,11 @@ cdef class PostedReceive(Request):
     cdef Py_ssize_t capacity
     cdef public object matcher, decode, status_out, data, landing, _decoding
     cdef public long long peer_rank
-    cdef public uint64_t length
+    cdef public uint64_t length, note
     cdef public int source, tag
+    # where a message of just the right length is unpacked, if it comes in one piece
+    cdef Items items
+    cdef int64_t count
     cdef public bint stays, unpacks
 
     def __init__(self, engine, matcher, memory, int source, int tag, long long peer_rank, decode=None, status=None):
@@ -126,8 +129,7 @@ cdef class PostedReceive(Request):
         """Take a whole message, after `MatchQueues.match`."""
         if self._done:
             self.resume()
-        if note:
-            self.noted(note)
+        self.note = note
         self.take(source, tag, payload)
         return 0
 
@@ -137,6 +139,9 @@ cdef class PostedReceive(Request):
         if self._memory is not None and type(self._memory) is not Span and view_released(self._memory):
             raise ValueError("the memory of a receive was released")
         if self._memory is None:
+            if self.items is not None and nbytes == self.count * self.items.size:
+                self.items.move_all(self.count, self.target, <char *>data, True)
+                return self.finish()
             try:
                 if nbytes < LARGE:
                     self.data = PyByteArray_FromStringAndSize(data, nbytes)
@@ -163,10 +168,6 @@ cdef class PostedReceive(Request):
 
     def resume(self):
         """Be incomplete again: a message has come for a receive that a failure had interrupted."""
-        raise NotImplementedError
-
-    def noted(self, note):
-        """Take the number that the sender has sent beside the message."""
         raise NotImplementedError
 
     def out_of_memory(self, source, tag, length):

@@ -413,7 +413,8 @@ cdef class Ring:
             self.begin(peer, None, h, data, 0)
             return FRAME_COST
         peer.gain(h.credit)
-        if not (h.drqid or receive.unpacks or receive._done):
+        receive.note = h.drqid
+        if not (receive.unpacks or receive._done):
             if receive._memory is None:
                 try:
                     data = PyByteArray_FromStringAndSize(NULL, nbytes)
@@ -494,9 +495,10 @@ cdef class Ring:
             peer.gain(h.credit)
             if h.kind == EAGER:
                 receive = peer.matched(h.context, h.source, h.tag)
-            if receive is not None and not (h.drqid or receive.unpacks or receive._done) and peer.below_mark(nbytes):
+            if receive is not None and not (receive.unpacks or receive._done) and peer.below_mark(nbytes):
                 # The payload is copied from the ring before anything else runs, and given back only then.
                 self.inn.tail = after
+                receive.note = h.drqid
                 receive.fill(h.source, h.tag, payload, nbytes)
                 reader_advance(&self.inn, self.inn.tail)
                 return nbytes
@@ -550,12 +552,13 @@ cdef class Ring:
         exposed = Exposed(self.process, [], self, words[1])
         exposed.count = count
         memcpy(exposed.pieces, &words[2], 16 * count)
-        if peer is not None and h.kind == RTS and not h.drqid:
+        if peer is not None and h.kind == RTS:
             receive = peer.matched(h.context, h.source, h.tag)
         if receive is None:
             sink.offer(fields(h), exposed)
         else:
             peer.gain(h.credit)
+            receive.note = h.drqid
             if not exposed.land(peer, receive, h.source, h.tag, h.length, h.srqid):
                 peer.fetch(receive, h.source, h.tag, h.length, h.srqid, exposed)
         return h.length if h.length < 1 << 30 else 1 << 30  # it may have been copied at once

@@ -159,6 +159,9 @@ cdef class Copies:
             copy_block(self.blocks[i], count, extent, size, memory, packed, unpacking)
 
 
+cdef uint64_t _items_made = 0
+
+
 @cython.final
 cdef class Items(Copies):
     """The items of a datatype in one representation, for calls whose arguments are of the usual kinds.
@@ -171,11 +174,15 @@ cdef class Items(Copies):
     """
 
     cdef int64_t size, extent
+    cdef uint64_t serial  # no other items have it
     cdef object overlapping
     cdef bint dense
 
     def __init__(self, parts, words, int64_t size, int64_t extent, overlapping):
+        global _items_made
         Copies.__init__(self, parts, words)
+        _items_made += 1
+        self.serial = _items_made
         if self.number and (size <= 0 or self.end > size):
             raise InternalError(f"an item of {size} bytes ends at {self.end}")
         self.size = size
@@ -203,6 +210,10 @@ cdef class Items(Copies):
             return -1
         self.overlapping = None
         return self.move_items(spec, unit, position, True)
+
+    cdef void move_all(self, int64_t count, char *memory, char *packed, bint unpacking) noexcept:
+        """Copy items; the caller has made sure of their places."""
+        self.copy_all(count, self.extent, self.size, memory, packed, unpacking)
 
     cdef bint fit(self, int64_t count, int64_t nbytes) noexcept:
         """Return True if there are items, and so many of them lie within memory of this length."""

@@ -61,8 +61,7 @@ class PeerBase:
                     self._owed += length + OVERHEAD
                     if self._owed >= self._ackmark:
                         self._acknowledge()
-                    if note:
-                        receive.noted(note)
+                    receive.note = note
                     receive.take(source, tag, payload)
                     return
         self.handle(header, payload)

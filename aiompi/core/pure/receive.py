@@ -30,6 +30,7 @@ class PostedReceive(Request[Any]):
     Attributes:
         want_source, want_tag: the wanted envelope.
         source, tag, length: envelope of the message, once matched.
+        note: number that its sender has sent beside it, in collectives; otherwise 0.
         order: its position among posted receives; once matched, the position of its message.
         data: the bytes of a message that was received into new memory.
         landing: where its message arrives.
@@ -38,7 +39,7 @@ class PostedReceive(Request[Any]):
     """
 
     __slots__ = (
-        "_decoding", "data", "decode", "landing", "length", "matcher", "memory", "order", "peer_rank", "source",
+        "_decoding", "data", "decode", "landing", "length", "matcher", "memory", "note", "order", "peer_rank", "source",
         "status_out", "stays", "tag", "unpacks", "want_source", "want_tag",
     )  # fmt: skip
 
@@ -66,7 +67,7 @@ class PostedReceive(Request[Any]):
         self._decoding: Any = None
         self.source = ANY_SOURCE
         self.tag = ANY_TAG
-        self.length = self.order = 0
+        self.length = self.note = self.order = 0
         self.stays = self.unpacks = False
 
     @property
@@ -134,10 +135,6 @@ class PostedReceive(Request[Any]):
 
     def resume(self) -> None:
         """Be incomplete again: a message has come for a receive that a failure had interrupted."""
-        raise NotImplementedError
-
-    def noted(self, note: int) -> None:
-        """Take the note, a number that the sender adds to the message."""
         raise NotImplementedError
 
     def out_of_memory(self, source: int, tag: int, length: int) -> None:
