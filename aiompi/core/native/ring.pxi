@@ -415,13 +415,15 @@ cdef class Ring:
         peer.gain(h.credit)
         receive.note = h.drqid
         if not (receive.unpacks or receive._done):
-            if receive._memory is None:
+            if receive._memory is None and nbytes < LARGE:  # for longer ones code in Python finds the memory
                 try:
                     data = PyByteArray_FromStringAndSize(NULL, nbytes)
                     to = PyByteArray_AS_STRING(data)
                 except MemoryError:
                     pass  # the landing says so
-            elif nbytes <= receive.capacity and (type(receive._memory) is Span or not view_released(receive._memory)):
+            elif receive._memory is None or nbytes > receive.capacity:
+                pass
+            elif type(receive._memory) is Span or not view_released(receive._memory):
                 to = receive.target
         if to != NULL:
             done = reader_stream(&self.inn, to, nbytes)

@@ -89,5 +89,5 @@ async def _show(job: Client, outputs: Outputs) -> int:
         overlay = Overlay(*terminal, lambda width, height: lines(tables(), width, height), stays=True)
         job.watch(overlay.update)
         await job.ended
-    spawned.close()
+    await spawned.close()
     return 0

@@ -90,13 +90,18 @@ async def find(known: Callable[[str], bool] = lambda path: False) -> dict[str, C
         known: returns True for the path of a job that is not wanted.
     """
     loop, clients = asyncio.get_running_loop(), {}
-    for path in directory.of_this_user():
-        if not known(path):
-            with contextlib.suppress(OSError):
-                _, client = await loop.create_unix_connection(Client, os.path.join(path, directory.TOP))
-                clients[path] = client
-    if clients:
-        await asyncio.wait({client.introduced for client in clients.values()}, timeout=_PATIENCE)
+    try:
+        for path in directory.of_this_user():
+            if not known(path):
+                with contextlib.suppress(OSError):
+                    _, client = await loop.create_unix_connection(Client, os.path.join(path, directory.TOP))
+                    clients[path] = client
+        if clients:
+            await asyncio.wait({client.introduced for client in clients.values()}, timeout=_PATIENCE)
+    except BaseException:
+        for client in clients.values():
+            client.close()
+        raise
     for path, client in [*clients.items()]:
         if not client.introduced.done() or client.introduced.result() is None:
             client.close()
@@ -148,8 +153,9 @@ class Spawned:
                     client.close()
             await asyncio.sleep(_PAUSE)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Look no more."""
         self._task.cancel()
+        await asyncio.wait({self._task})
         for client in self:
             client.close()

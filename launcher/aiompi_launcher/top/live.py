@@ -60,7 +60,7 @@ class Live:
                 yield
             finally:
                 loop.remove_reader(listener)
-                self._close()
+                await self._close()
 
     def _seen(self) -> Viewers:
         """Return the viewers, of which the first one needs the modules of this package."""
@@ -105,9 +105,9 @@ class Live:
         for client in self._spawned or ():
             yield JobLooks(client.pid, client.title, client.looks)
 
-    def _close(self) -> None:
+    async def _close(self) -> None:
         if self._spawned is not None:
-            self._spawned.close()
+            await self._spawned.close()
         if self._viewers is not None:
             self._viewers.watch.show()  # how the ranks have ended
             self._viewers.close()

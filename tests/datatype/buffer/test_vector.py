@@ -125,7 +125,7 @@ def test_overlapping_and_read_only_receive_blocks() -> None:
         ([NINE, [1, "2", 3]], TypeError, "counts in buf is '2'"),
         ([NINE, "iii", DOUBLE], TypeError, "counts in buf is 'iii'"),
         ([NINE, (1, "a")], TypeError, "displs in buf is 'a'"),
-        ([3, 1], TypeError, "buf is of type int"),
+        ([3, 1], TypeError, "memory in buf is 3: expected bytes"),
     ],
 )
 def test_refused(resolve: Any, spec: Any, error: type[Exception], says: str) -> None:
