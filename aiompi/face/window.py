@@ -194,6 +194,9 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
     def _unlock(self, rank: int) -> Request[None]:
         return self._run(lambda core: core.epochs.unlock(rank), "Unlock")
 
+    def _unlock_all(self) -> Request[None]:
+        return self._run(lambda core: core.epochs.unlock_all(), "Unlock_all")
+
     def _flush(self, operation: str, rank: int | None, *, local: bool) -> Request[None]:
         core = self._admitted
         core.check(operation)

@@ -174,6 +174,30 @@ def test_a_lock_is_held_by_one(on: Callable[[int, Program], None]) -> None:
     on(4, program)
 
 
+@pytest.mark.parametrize("of_all", [False, True])
+def test_a_lock_that_a_time_limit_gave_up_is_given_back(on: Callable[[int, Program], None], of_all: bool) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, _ = await doubles(comm, 1)
+        if comm.rank == 0:
+            async with win.lock(1):
+                await comm.Barrier()
+                await comm.Barrier()
+        else:
+            await comm.Barrier()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    async with win.lock_all() if of_all else win.lock(1):
+                        pass
+            await comm.Barrier()
+        if comm.rank == 0:
+            async with win.lock(1):
+                pass
+        await comm.Barrier()
+        await win.Free()
+
+    on(2, program)
+
+
 def test_a_window_outlives_its_communicator(on: Callable[[int, Program], None]) -> None:
     async def program(comm: Intracomm) -> None:
         own = await comm.Dup()

@@ -496,7 +496,7 @@ class Win(WindowCalls):
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Unlock_all()")
-        self._finish(self._run(lambda core: core.epochs.unlock_all(), "Unlock_all"))
+        self._finish(self._unlock_all())
 
     def Flush(self, rank: int) -> None:
         """Complete the accesses to the memory of a rank at both ends (MPI_Win_flush, section 12.5.4).

@@ -401,7 +401,7 @@ class Win(WindowCalls):
 
     def Unlock_all(self) -> AwaitableCall[None]:
         """Complete all accesses, and give the locks of all ranks back (MPI_Win_unlock_all)."""
-        return AwaitableCall(self._run(lambda core: core.epochs.unlock_all(), "Unlock_all"))
+        return AwaitableCall(self._unlock_all())
 
     @contextlib.asynccontextmanager
     async def lock(self, rank: int, *, shared: bool = False) -> AsyncIterator[Self]:
@@ -429,7 +429,13 @@ class Win(WindowCalls):
     @contextlib.asynccontextmanager
     async def lock_all(self) -> AsyncIterator[Self]:
         """Return a section in which this rank may access the memory of all ranks, as others may (`Lock_all`)."""
-        await self.Lock_all()
+        request = self.Lock_all()
+        operation = request.operation
+        try:
+            await request
+        except BaseException:
+            operation.when_done(lambda done: self._unlock_all() if done._error is None else None)
+            raise
         try:
             yield self
         finally:
