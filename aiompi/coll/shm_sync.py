@@ -60,12 +60,17 @@ def _disturb(channel: Channel, exchange: SlotExchange, message: Message) -> None
     """Fail a call: a rank that sends a message before it has posted has made another call."""
     if exchange.done() or exchange.posted(message.source):
         return  # it is already in the part of the call that sends
-    error: MPIError = InvalidCountError(mismatch(channel, message.source, message.length, exchange.nbytes))
+    error = _disagreement(channel, message.source, message.note)
+    exchange.fail(error or InvalidCountError(mismatch(channel, message.source, message.length, exchange.nbytes)))
+
+
+def _disagreement(channel: Channel, rank: int, note: int) -> MPIError | None:
+    """Return the error if the note of a rank is that of another call; None if it is that of this one."""
     try:
-        compare(channel, message.source, message.note)
+        compare(channel, rank, note)
     except MPIError as disagreement:
-        error = disagreement
-    exchange.fail(error)
+        return disagreement
+    return None
 
 
 def blame(exchange: SlotExchange, rank: int, note: int, claim: int) -> MPIError | None:
@@ -75,9 +80,8 @@ def blame(exchange: SlotExchange, rank: int, note: int, claim: int) -> MPIError 
         note, claim: posted by that rank.
     """
     channel = channel_of(exchange)
-    try:
-        compare(channel, rank, note)
-    except MPIError as disagreement:
+    disagreement = _disagreement(channel, rank, note)
+    if disagreement is not None:
         return disagreement
     their_nth, nbytes = divmod(claim, 2**_NBYTES)
     nth = exchange.tag % _NUMBERS
@@ -99,12 +103,9 @@ def blame_sender(exchange: BlockExchange, source: int, note: int, came: int, exp
         came, expected: bytes of the message.
     """
     channel = channel_of(exchange)
-    try:
-        compare(channel, source, note)
-    except MPIError as disagreement:
+    disagreement = _disagreement(channel, source, note)
+    if disagreement is not None or came == expected:
         return disagreement
-    if came == expected:
-        return None
     return (TruncationError if came > expected else InvalidCountError)(mismatch(channel, source, came, expected))
 
 
