@@ -117,7 +117,7 @@ def exchange_blocks(comm, sendspec, recvspec):
     tag = comm.collectives
     comm.collectives = (tag + 1) % TAG_LIMIT
     made = BlockExchange.__new__(BlockExchange)
-    made._engine, made.owner, made.sources, made.places, made.tag = engine, core, sources, places, tag
+    made._engine, made.comm, made.sources, made.places, made.tag = engine, core, sources, places, tag
     made.say("Alltoallw", core, ABSENT, ABSENT)
     made.begin(engine, core)
     return made
@@ -127,7 +127,7 @@ def exchange_blocks(comm, sendspec, recvspec):
 cdef class BlockExchange(Request):
     """An exchange of blocks, which is complete when this rank has received all of its own, and sent the others."""
 
-    cdef readonly object owner
+    cdef readonly object comm
     cdef readonly long long tag
     cdef _Parts sources, places
     cdef list arrivals
@@ -137,11 +137,6 @@ cdef class BlockExchange(Request):
     def name(self):
         """The name of the call."""
         return "Alltoallw"
-
-    @property
-    def comm(self):
-        """The communicator."""
-        return self.owner
 
     @property
     def note(self):

@@ -406,11 +406,11 @@ cdef class Ring:
         Until it is whole, no code of Python runs.
         """
         cdef PostedReceive receive = peer.matched(h.context, h.source, h.tag) if peer.may_hold(nbytes) else None
-        cdef bytearray data = bytearray()
+        cdef bytearray data = None
         cdef char *to = NULL
         cdef int64_t done = 0
         if receive is None:
-            self.begin(peer, None, h, data, 0)
+            self.begin(peer, None, h, bytearray(), 0)
             return FRAME_COST
         peer.gain(h.credit)
         receive.note = h.drqid
@@ -428,9 +428,8 @@ cdef class Ring:
         if to != NULL:
             done = reader_stream(&self.inn, to, nbytes)
         if done < nbytes:
-            if receive._memory is None:
-                del data[max(done, 0) :]
-            self.begin(peer, receive, h, data, 0 if receive._memory is None else max(done, 0))
+            early = bytearray() if data is None else data[: max(done, 0)]
+            self.begin(peer, receive, h, early, max(done, 0) if data is None else 0)
             if done < 0:
                 raise self.wrong_writer()
             return FRAME_COST + done
