@@ -20,7 +20,7 @@ from aiompi.face.blocking import COMM_WORLD
 from aiompi.face.blocking.process import process
 from aiompi.futures.blocking import serve_master
 from aiompi.futures.workers import SERVER, SERVICE
-from aiompi.wire.control import ENV_PARENT
+from aiompi.wire.variables import ENV_PARENT
 
 
 def main() -> None:

@@ -34,8 +34,8 @@ from aiompi.job.joining import init
 from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import version
-from aiompi.wire.control import ENV_CONTROL, ENV_KEY, ENV_RANK
 from aiompi.wire.hello import new_key
+from aiompi.wire.variables import ENV_CONTROL, ENV_KEY, ENV_RANK
 
 T = TypeVar("T")
 Main = Callable[..., Coroutine[Any, Any, T]] | Callable[..., T]

@@ -23,6 +23,7 @@ from aiompi.transport.dial import Dialling, Limits, describe
 from aiompi.transport.resolve import Address, Resolving, resolve
 from aiompi.wire import control, liveness
 from aiompi.wire.hello import RANK_AGENT, RANK_ANY, ROLE_CONTROL, Connector, parse_key
+from aiompi.wire.variables import ENV_APPNUM, ENV_CONTROL, ENV_KEY, ENV_RANK
 
 if TYPE_CHECKING:
     from aiompi.job.bootstrap.manager import Place
@@ -68,13 +69,13 @@ class Contact:
             AuthenticationError: there is no key for the job, or it is too short.
             InvalidArgumentError: another variable of the launcher is not a number.
         """
-        address = environ.get(control.ENV_CONTROL)
+        address = environ.get(ENV_CONTROL)
         if address is None:
             engine = settings.engine or bootstrap.find(environ)
             alone = engine in ("", bootstrap.NONE)
             return None if alone else cls("", b"", RANK_ANY, launched=True, engine=engine)
-        rank, appnum = (_number(environ, name) for name in (control.ENV_RANK, control.ENV_APPNUM))
-        key = parse_key(environ.get(control.ENV_KEY, ""))
+        rank, appnum = (_number(environ, name) for name in (ENV_RANK, ENV_APPNUM))
+        key = parse_key(environ.get(ENV_KEY, ""))
         return cls(address, key, RANK_ANY if rank is None else rank, launched=True, appnum=appnum)
 
     async def met(self, engine: Engine) -> Contact | None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from aiompi.errors import AuthenticationError, InvalidArgumentError
 from aiompi.settings import Settings
-from aiompi.wire.control import ENV_KEY, ENV_KEY_FILE
 from aiompi.wire.hello import parse_key
+from aiompi.wire.variables import ENV_KEY, ENV_KEY_FILE
 
 if TYPE_CHECKING:
     from aiompi.face.native.job import World

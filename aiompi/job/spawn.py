@@ -21,7 +21,8 @@ from aiompi.engine import Engine, Request
 from aiompi.engine.processes import Program
 from aiompi.engine.schedule import settled
 from aiompi.errors import InvalidArgumentError, SpawnError
-from aiompi.wire.control import ENV_LIFELINE, ENV_PARENT, ENV_SPAWN_OPTIONS, LIFELINE_ONLY, Decoder
+from aiompi.wire.control import Decoder
+from aiompi.wire.variables import ENV_LIFELINE, ENV_PARENT, ENV_SPAWN_OPTIONS, LIFELINE_ONLY
 
 _LONGEST: Final = 2**17
 

@@ -17,6 +17,7 @@ from aiompi.transport.loopback import Loopback
 from aiompi.transport.sockets import TCP
 from aiompi.transport.template import Site
 from aiompi.wire import control, liveness
+from aiompi.wire.variables import ENV_PARENT
 
 if TYPE_CHECKING:
     from aiompi.impi.universe import Universe
@@ -53,7 +54,7 @@ async def start(runtime: Runtime) -> None:
     make_communicators(runtime)
     runtime.record_calls()
     share_cores(runtime, cards)
-    port = os.environ.pop(control.ENV_PARENT, None)
+    port = os.environ.pop(ENV_PARENT, None)
     if port is not None:
         runtime.parent = await ports.connect(runtime.world, port, 0)
     if engine.size == 1:

@@ -20,7 +20,7 @@ from aiompi.compat import STAND_IN
 from aiompi.testing.links import ENV_KEY, Link, Listener, wait
 from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State, Warned
 from aiompi.testing.reports import AT_END, ENDED, hang_title, waits_text
-from aiompi.wire.control import ENV_LIFELINE
+from aiompi.wire.variables import ENV_LIFELINE
 from aiompi.wire.wait_report import WaitReport, compare
 
 #: seconds until all ranks have started, or have imported the file of a test

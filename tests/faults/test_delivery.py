@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from aiompi.wire import control
+from aiompi.wire.variables import ENV_RANK
 from support.jobs import FACES, Result, Site, in_face
 
 NBYTES: Final = 300_000  # more than is sent without asking the receiver
@@ -67,7 +67,7 @@ def test_messages_of_a_rank_that_has_ended(site: Site, end: str, face: str) -> N
 def test_messages_to_a_rank_that_starts_late(site: Site) -> None:
     """It learns the addresses of the ranks from the agent when the other one, which knew it earlier, has finalized."""
     body = f"""
-    if os.environ["{control.ENV_RANK}"] == "1":
+    if os.environ["{ENV_RANK}"] == "1":
         import functools
         from aiompi.job.runtime import Runtime
         from aiompi.wire import control

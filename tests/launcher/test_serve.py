@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from aiompi.wire import control
+from aiompi.wire.variables import ENV_CONTROL, ENV_KEY, ENV_RANK
 from support.limits import LIMIT, expires
 
 FULL = ["join", "card", "cards", "finalize", "finalized"]
@@ -28,14 +28,14 @@ class Joiner:
 
     def __init__(self, address: str, program: str, path: str) -> None:
         self._environ = {name: value for name, value in os.environ.items() if not name.startswith("AIOMPI")}
-        self._environ |= {"PYTHONPATH": path, control.ENV_CONTROL: f"tcp:{address}"}
+        self._environ |= {"PYTHONPATH": path, ENV_CONTROL: f"tcp:{address}"}
         self._program = program
         self.processes: list[subprocess.Popen[str]] = []
 
     def __call__(self, *steps: str, rank: int | None = None, key: str = KEY) -> subprocess.Popen[str]:
-        environ = self._environ | {control.ENV_KEY: key}
+        environ = self._environ | {ENV_KEY: key}
         if rank is not None:
-            environ[control.ENV_RANK] = str(rank)
+            environ[ENV_RANK] = str(rank)
         process = subprocess.Popen(
             [sys.executable, self._program, *steps],
             env=environ,

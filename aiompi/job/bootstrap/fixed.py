@@ -22,8 +22,8 @@ from aiompi.job.bootstrap.manager import Place, ProcessManager
 from aiompi.job.bootstrap.nodelist import expand
 from aiompi.net import interfaces
 from aiompi.settings import Settings
-from aiompi.wire.control import ENV_KEY, ENV_KEY_FILE
 from aiompi.wire.hello import new_key, parse_key
+from aiompi.wire.variables import ENV_KEY, ENV_KEY_FILE
 
 #: default of MASTER_PORT, as torchrun has it
 _MASTER_PORT: Final = 29500

@@ -86,9 +86,13 @@ def _run(spec: Spec, name: str) -> int:
         return attach.run(spec, name)
     if isinstance(spec, CommandSpec):
         return _replace_process(spec, name)
-    from aiompi_launcher import launch
+    if isinstance(spec, RunSpec):
+        from aiompi_launcher import launch
 
-    return launch.run(spec, name) if isinstance(spec, RunSpec) else launch.serve(spec, name)
+        return launch.run(spec, name)
+    from aiompi_launcher import serve
+
+    return serve.serve(spec, name)
 
 
 def _replace_process(spec: CommandSpec, name: str) -> int:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final
 from aiompi.errors import RemoteProtocolError
 from aiompi.net import interfaces
 from aiompi.wire import control, liveness, version
+from aiompi.wire.hello import rank_key
+from aiompi.wire.variables import ENV_CONTROL
 from aiompi_launcher.hosts import messages
 from aiompi_launcher.hosts.messages import HOST_SHIFT, STDERR, STDOUT, Plan
 from aiompi_launcher.hosts.starters import FORK, SRUN, SSH, StartedAgent, start_agents
@@ -174,7 +176,7 @@ class Agent:
     def starting(self, server: EarlyForkServer | None) -> Starting:
         """Return the start of the ranks; see `Starting` for the argument."""
         stdin = self._part.ranks.index(self._plan.stdin) if self._plan.stdin in self._part.ranks else None
-        variables = {control.ENV_CONTROL: contact(self._directory)}
+        variables = {ENV_CONTROL: contact(self._directory)}
         if stdin is not None:  # the standard input of the rank
             read_end, self._stdin = os.pipe()
             os.dup2(read_end, 0)
@@ -185,7 +187,7 @@ class Agent:
             prefork=self._plan.prefork,
             bind_to=self._plan.bind_to,
         )
-        return Starting(self._spec, variables, self._plan.key, server)
+        return Starting(self._spec, variables, server)
 
     def _programs(self) -> Iterable[Section]:
         directory = self._plan.directory
@@ -257,9 +259,11 @@ class Agent:
     async def _start(self, starting: Starting) -> None:
         import asyncio
 
-        with contextlib.closing(starting.ranks(self._watchdog.add, self._part.ranks, self._plan.size)) as ranks:
+        numbers = self._part.ranks
+        keys = [rank_key(self._plan.key, rank).hex() for rank in numbers]
+        with contextlib.closing(starting.ranks(self._watchdog.add, numbers, self._plan.size, keys)) as ranks:
             try:
-                for rank, process in zip(self._part.ranks, ranks, strict=False):
+                for rank, process in zip(numbers, ranks, strict=False):
                     self._adopt(rank, process)
                     await asyncio.sleep(0)
                     if self._end.is_set():

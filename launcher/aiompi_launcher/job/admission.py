@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiompi.wire import control, hello
+from aiompi.wire import hello
+from aiompi.wire.variables import ENV_CONTROL
 from aiompi_launcher.job.states import AFTER, JobPhase, JobState, RankState
 
 #: why a process cannot become a member
@@ -43,7 +44,7 @@ def admit(job: JobState, wanted: int, pid: int) -> int:
             f"rank {wanted} has joined already; a process that a rank starts can join in its place only after the "
             "rank has finalized. If a server starts several workers (uvicorn --workers), let each be a member of "
             "a job that is open: aiompi-launch --serve, and aiompi.join. If the process is to be no rank, remove "
-            f"{control.ENV_CONTROL} from its environment"
+            f"{ENV_CONTROL} from its environment"
         )
     if job.phase is not JobPhase.RUNNING:
         raise Refused("the job is ending")

@@ -16,8 +16,6 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-import msgpack
-
 from aiompi_launcher.start.process import Process
 from aiompi_launcher.start.python import PythonProgram, find
 
@@ -111,6 +109,8 @@ class EarlyForkServer(ForkServer):
             return False
         if any(environ.get(each) != self._environ.get(each) for each in names if each.startswith(AT_START)):
             return False
+        import msgpack  # the launcher has an early fork server on other hosts only
+
         order = [directory or os.getcwd(), dict(environ), name, *program.words]
         try:
             self._socket.send(msgpack.packb(order, unicode_errors="surrogateescape"))

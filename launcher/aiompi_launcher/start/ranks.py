@@ -6,16 +6,14 @@ No event loop is needed. Between two starts the caller may do other work.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import os
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
-from typing import Final, Self, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
-from aiompi.wire import control
-from aiompi.wire.hello import rank_key
+from aiompi.wire.variables import ENV_APPNUM, ENV_KEY, ENV_RANK, ENV_SIZE
 from aiompi_launcher.spec import EXIT_NOT_FOUND, RunSpec, Section
 from aiompi_launcher.start.binding import bind
 from aiompi_launcher.start.forked import EarlyForkServer, ForkServer, adopting
@@ -34,8 +32,7 @@ _OTHER_LAUNCHERS: Final = (
 Starter: TypeAlias = Callable[[Sequence[int], Mapping[str, str]], Process]
 
 
-@dataclasses.dataclass(slots=True)
-class RankProcess:
+class RankProcess(NamedTuple):
     """A running rank.
 
     Attributes:
@@ -75,15 +72,11 @@ class Starting:
     Args:
         spec: the job.
         variables: environment variables of all ranks.
-        key: of the job; each rank gets its own key, derived from it.
         early: a process that can fork ranks; closed if the ranks are not forked.
     """
 
-    def __init__(
-        self, spec: RunSpec, variables: Mapping[str, str], key: bytes, early: EarlyForkServer | None = None
-    ) -> None:
+    def __init__(self, spec: RunSpec, variables: Mapping[str, str], early: EarlyForkServer | None = None) -> None:
         self._spec = spec
-        self._key = key
         self._variables = variables
         self._early = early
         self._servers: dict[int, ForkServer] = {}
@@ -137,13 +130,16 @@ class Starting:
             self._stack.callback(server.close)
             self._servers[number] = server
 
-    def ranks(self, on_start: Callable[[int], None], numbers: Sequence[int], size: int) -> Generator[RankProcess]:
+    def ranks(
+        self, on_start: Callable[[int], None], numbers: Sequence[int], size: int, keys: Sequence[str]
+    ) -> Generator[RankProcess]:
         """Start the ranks in order, one per step of the generator. Closing the generator closes this object.
 
         Args:
             on_start: called with the process group of each rank as soon as it exists.
             numbers: of the ranks in their world.
             size: of the world.
+            keys: of the ranks, in the same order, hexadecimal.
 
         Yields:
             Each running rank.
@@ -153,7 +149,7 @@ class Starting:
         """
         spec, local, total = self._spec, 0, str(size)
         # Many packages recognise an MPI job by MPICH's variables. Without PMI_FD, MPI libraries ignore them.
-        sizes = {control.ENV_SIZE: total, "PMI_SIZE": total, "MPI_LOCALNRANKS": str(spec.size)}
+        sizes = {ENV_SIZE: total, "PMI_SIZE": total, "MPI_LOCALNRANKS": str(spec.size)}
         with self._stack:
             try:
                 if self._failure is not None:
@@ -161,9 +157,9 @@ class Starting:
                     raise error
                 for number, program in enumerate(spec.programs):
                     start = self._starter(number, program)
-                    common = {**sizes, control.ENV_APPNUM: str(number)}
+                    common = {**sizes, ENV_APPNUM: str(number)}
                     for _ in range(program.size):
-                        common[control.ENV_KEY] = rank_key(self._key, numbers[local]).hex()
+                        common[ENV_KEY] = keys[local]
                         process = _start(spec, numbers[local], local, common, start)
                         on_start(process.process.pid)
                         yield process
@@ -204,7 +200,7 @@ def _start(spec: RunSpec, rank: int, local: int, common: Mapping[str, str], star
         descriptor, terminal_input = _stdin(local == spec.stdin_rank, ours, theirs)
         stdout, from_stdout = _output(spec, rank, "out", ours, theirs)
         stderr, from_stderr = _output(spec, rank, "err", ours, theirs)
-        variables = {**common, control.ENV_RANK: str(rank), "PMI_RANK": str(rank), "MPI_LOCALRANKID": str(local)}
+        variables = {**common, ENV_RANK: str(rank), "PMI_RANK": str(rank), "MPI_LOCALRANKID": str(local)}
         process = start((descriptor, stdout, stderr), variables)
         bind(process.pid, local, spec.bind_to)
     except BaseException:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from aiompi.wire.control import ENV_CONTROL
+from aiompi.wire.variables import ENV_CONTROL
 from aiompi_launcher.start import directory as directories
 from aiompi_launcher.start.directory import RunDirectory
 

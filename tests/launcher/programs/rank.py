@@ -25,6 +25,7 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.net.handshake import Greeter, channel_of
 from aiompi.settings import load
 from aiompi.wire import control, hello
+from aiompi.wire.variables import ENV_CONTROL, ENV_KEY, ENV_RANK
 
 
 class Agent:
@@ -34,15 +35,15 @@ class Agent:
         self.size = 0
         self.decoder = control.Decoder()
         self.inbox: list[control.Message] = []
-        kind, _, address = os.environ[control.ENV_CONTROL].partition(":")
+        kind, _, address = os.environ[ENV_CONTROL].partition(":")
         if kind == "unix":
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.connect(address)
         else:
             host, _, port = address.rpartition(":")
             self.socket = socket.create_connection((host, int(port)))
-        key = hello.parse_key(os.environ[control.ENV_KEY])
-        rank = int(os.environ.get(control.ENV_RANK, hello.RANK_ANY))
+        key = hello.parse_key(os.environ[ENV_KEY])
+        rank = int(os.environ.get(ENV_RANK, hello.RANK_ANY))
         settings = load()
         channel = channel_of(self.socket, settings)
         handshake = hello.Connector(key, role=hello.ROLE_CONTROL, rank=rank, target=hello.RANK_AGENT, channel=channel)
@@ -76,7 +77,7 @@ class Agent:
 
 
 def main() -> None:
-    rank = os.environ.get(control.ENV_RANK, "")
+    rank = os.environ.get(ENV_RANK, "")
     agent: Agent | None = None
     for word in sys.argv[1:]:
         owner, colon, step = word.partition(":")
