@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterator
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 #: types of resources, from the largest to the smallest: MPICH's name, and hwloc's
 TYPES: Final = {
@@ -52,6 +54,8 @@ def resources(
         For each type that the kernel describes, the resource that has all these CPUs, by the list of its CPUs. None if
         the CPUs belong to several. The machine is the empty text.
     """
+    from pathlib import Path  # slow
+
     cpus = set(os.sched_getaffinity(0) if allowed is None else allowed)
     lists = dict(_lists(Path(root), min(cpus)))
     found: dict[str, str | None] = {"node": ""}
