@@ -573,9 +573,9 @@ def last_used_code() -> int:
 
 
 def failure(error: BaseException) -> str:
-    """Return the text that describes an exception which ends a process. Making that text may raise another one.
+    """Return the text that describes an exception which ends a process. The exception may fail to give its text.
 
-    Of a group of exceptions it is the first one that is no group.
+    For a group of exceptions, the text describes the first exception that is not a group.
     """
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -209,7 +209,7 @@ class Settings:
             job; 0 for never. The default, None, is 10 with --serve and in a job of several IMPI clients, 10 for
             machines alone under other engines, Dask and Ray, 20 with --hosts, otherwise 0.
         silence: seconds without data after which the launcher gives up a started host of --hosts; 0 for never. It gives
-            up a host sooner whose machine does not answer.
+            up a host sooner if the machine of the host does not answer.
         universe_size: the attribute UNIVERSE_SIZE: number of processes that the machines have room for. 0 means the
             slots of --hosts, or the cores of this machine if all ranks are on it, or else the number of ranks.
     """

@@ -1,4 +1,4 @@
-"""`Attached`: state that a higher layer keeps with an object of a lower layer, which does not know it."""
+"""`Attached`: state of a higher layer at an object of a lower layer, which does not know the higher one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Usage`: what a process of this machine uses, by /proc."""
+"""`Usage`: the cores and the memory that a process of this machine uses, by /proc."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LEAST: Final = 0.15
 
 
 class Usage:
-    """What a process uses.
+    """The cores and the memory that a process uses.
 
     Args:
         pid: its id.

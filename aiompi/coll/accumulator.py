@@ -66,7 +66,7 @@ class Accumulator(ABC):
 
 
 async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, partner: int) -> None:
-    """Send the partial result `given` to a partner, and combine the partner's with `kept`, which may be the same."""
+    """Send the partial result `given` to a partner, and combine the partner's with `kept`, which may be `given`."""
     arrival = kept.incoming().irecv(channel, partner)
     send = given.block().isend(channel, partner)
     await arrival

@@ -55,8 +55,8 @@ def checked_root(comm: Communicator, root: int, operation: str) -> tuple[int, in
     """Check the root of a collective.
 
     Returns:
-        The root as an int (the program may pass another integer); its rank in its group, None in the rest of its group
-        on an intercommunicator; True at the root.
+        (root, rank of the root in its group, True at the root). The first is an int, whatever integer the program has
+        passed. The second is None in the ranks of the root's own group in an intercommunicator, except at the root.
 
     Raises:
         InvalidRootError: the root is not a rank of the communicator; on an intercommunicator, not ROOT, PROC_NULL or a

@@ -301,7 +301,7 @@ class _Call:
         return [self.block(item) for item in items]
 
     def move(self, channel: Channel, algorithm: Callable[[], Coroutine[Any, None, None]]) -> Coroutine[Any, None, None]:
-        """Run the algorithm. If it waits for large objects first, later calls of this rank use slots after it."""
+        """Run the algorithm once large objects are encoded; later calls of this rank use slots after this call."""
         if not self._encodings:
             return algorithm()
 

@@ -65,7 +65,7 @@ def _disturb(channel: Channel, exchange: SlotExchange, message: Message) -> None
 
 
 def _disagreement(channel: Channel, rank: int, note: int) -> MPIError | None:
-    """Return the error if the note of a rank is that of another call; None if it is that of this one."""
+    """Return the error if the note of a rank is from another call; None if it is from this call."""
     try:
         compare(channel, rank, note)
     except MPIError as disagreement:

@@ -192,8 +192,9 @@ class Channel:
     def between_leaders(cls, comm: Communicator, tag: int, operation: str) -> Channel:
         """Return a channel between two leaders, which agree on a tag (section 5.6.2).
 
-        Between IMPI clients their messages are in the collective context, by the general rule of section 4.3 of IMPI
-        0.0. If the setting `impi_leaders_collective` is off, they are in the point-to-point context.
+        If the leaders belong to different IMPI clients, their messages are in the collective context, by the general
+        rule of section 4.3 of IMPI 0.0. If the setting `impi_leaders_collective` is off, they are in the point-to-point
+        context.
         """
         if comm.native:
             return cls(comm, tag, operation, route=Route(comm, offset=_everyone(comm)))

@@ -73,7 +73,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
         matcher: queues of its point-to-point messages.
         collectives: number of collectives that have been started.
-        heirs: what is revoked with it, such as its windows.
+        heirs: objects that are revoked with it, such as its windows.
         is_revoked: True if a rank has revoked it (Comm.Revoke).
         agreements: number of the next agreement on it (aiompi.comm.recovery).
         agreeing: queues of agreements, if several jobs share the communicator; otherwise None.

@@ -42,7 +42,7 @@ def awaited_twice(awaitable: AwaitableCall[Any]) -> RuntimeError:
 
 
 def missing(awaitable: AwaitableCall[Any], name: str, *, awaited: bool) -> AttributeError:
-    """Return the error of an attribute that a call does not have, but perhaps its result.
+    """Return the error for an attribute that a call does not have. The program may mean an attribute of the result.
 
     Args:
         name: of the attribute.

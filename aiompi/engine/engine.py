@@ -133,7 +133,7 @@ class Engine(Receiving):
     def peer(self, rank: int) -> Endpoint:
         """Return the endpoint of a process by its number (see `Processes`), which may be this one.
 
-        The endpoint of a process that was forgotten is a new one, which has failed.
+        For a process that this rank has forgotten, this is a new endpoint in the state of failure.
         """
         peer = self._peers.get(rank)
         if peer is None:
@@ -251,7 +251,7 @@ class Engine(Receiving):
     def close(self) -> None:
         """Start no operation any more.
 
-        From now on a wait can end without another rank, for example by a message of the agent.
+        From now on this rank looks for no deadlock, because a message of the agent, for example, can end its wait.
         """
         self.closing = True
         self.driver.set_deadlock_check(None)

@@ -88,7 +88,7 @@ class Receive(PostedReceive):
         return True
 
     def _decoded(self, decoding: Request[Any]) -> None:
-        """Complete the receive. It keeps the message until its result is taken, because it may be withdrawn before."""
+        """Complete the receive, which keeps its message: it may still be withdrawn before `result` is called."""
         error = decoding.exception()
         if error is not None and not isinstance(error, Exception):
             self._decoding = None  # it was interrupted, so that `result` decodes

@@ -22,7 +22,7 @@ FIRST_COMMUNICATORS: Final = 32
 
 
 def ordinal(context: int) -> int:
-    """Return the number of a communicator in its job. All members know its context id; each has two of them."""
+    """Return the number of a communicator in its job. All members know its context ids, of which it has two."""
     return context // 2
 
 

@@ -1,9 +1,9 @@
 """Error handlers of communicators (section 7.2), with mpi4py's names; the same in both faces.
 
-A call that fails raises. Before that it calls the error handler of its communicator, through a hook that is added when
-the first one other than ERRORS_RETURN is set: until then no call pays for it. An operation that fails after the call
-that has started it calls the handler when the error is reported: in the native face as soon as it is known, in the
-blocking one when the request is completed (section 2.7).
+A call that fails raises. Before it raises, it calls the error handler of its communicator through a hook. The hook is
+added when the program sets the first handler other than ERRORS_RETURN: until then, no call pays for it. An operation
+that fails after the call that has started it calls the handler when the error is reported: in the native face as soon
+as it is known, in the blocking one when the request is completed (section 2.7).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ErrorHandling:
     """Methods of communicators and sessions that get, set and call the error handler.
 
     Attributes:
-        _core: what has the error handler as its attribute `errhandler`.
+        _core: the object behind the handle; its attribute `errhandler` is the error handler.
     """
 
     __slots__ = ()
@@ -58,7 +58,7 @@ class ErrorHandling:
         """Use an error handler for this communicator or session, in this process (MPI_Errhandler_set, section 7.2).
 
         Args:
-            errhandler: what to call when a call on it fails.
+            errhandler: the handler to call when a call on this object fails.
 
         Raises:
             InvalidErrhandlerError: it is ERRHANDLER_NULL.
@@ -90,7 +90,7 @@ _find_world: Callable[[], ErrorHandling | None] | None = None
 
 
 def serve_calls_without_communicator(find: Callable[[], ErrorHandling | None]) -> None:
-    """Set how COMM_WORLD is found, whose handler serves calls without a communicator (section 7.2).
+    """Set how COMM_WORLD is found. The handler of COMM_WORLD serves calls without a communicator (section 7.2).
 
     Args:
         find: returns COMM_WORLD, or None while there is none.
@@ -147,10 +147,10 @@ def _conclude(comm: ErrorHandling, operation: Request[Any]) -> None:
 
 
 def _failed(operation: Request[Any]) -> Request[Any] | None:
-    """The operation, or the one of the two of an exchange, that has failed; None when it has succeeded so far.
+    """Return the operation that has failed: this one, or one of the two of an exchange; None if none has failed.
 
-    `exception()` would tell more, and turn the message into an object, after which it cannot be put back when the
-    await is cancelled.
+    This does not call `exception`, because the `exception` of a receive also turns the message into an object. If the
+    await were cancelled then, the receive could not put the message back.
     """
     parts = operation, getattr(operation, "_send", None), getattr(operation, "_receive", None)
     return next((part for part in parts if isinstance(part, Request) and part._error is not None), None)

@@ -1,4 +1,4 @@
-"""Files: what both faces share, which is all that does not wait (MPI-4.1, chapter 14)."""
+"""Files: the calls that both faces share, because they do not wait (MPI-4.1, chapter 14)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FileCalls(Reference[core.File], ErrorHandling):
 
     @property
     def _core(self) -> core.File:
-        """The file, or what stands for no file: it refuses all but its error handler, with which files are opened."""
+        """The file, or `NULL`, which refuses all calls except those on the error handler for opening files."""
         return cast(core.File, core.NULL) if self._denoted is None else self._denoted
 
     def Get_view(self) -> tuple[int, Datatype, Datatype, str]:

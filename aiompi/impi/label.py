@@ -39,7 +39,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class Per(enum.Enum):
-    """The kind of object of which each has one element of a label."""
+    """The objects for which a label has one element each: clients, hosts or procs."""
 
     CLIENT = "client"
     HOST = "host"
@@ -60,7 +60,7 @@ class Label:
     """One row of the table.
 
     Attributes:
-        per: the kind of object of which each has one element.
+        per: the objects for which it has one element each.
         value: number on the wire; labels are submitted in ascending order.
         name: without the prefix IMPI_.
         format: struct code of an element.

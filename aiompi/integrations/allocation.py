@@ -174,7 +174,7 @@ class Allocation(ABC):
 
     Args:
         hosts: as the attribute.
-        settings: of all ranks, None for those of the environment of each.
+        settings: of all ranks; None if each rank takes those of its environment.
         jobs: most concurrent jobs; further jobs wait.
 
     Attributes:

@@ -181,7 +181,7 @@ def _report() -> bool:
 
 
 def _load_stops(seconds: float) -> tuple[Stops, float]:
-    """Return what finds a rank that is stopped for `seconds`, and the pause between its looks.
+    """Return an object that finds a rank that is stopped for `seconds`, and the pause between its looks.
 
     The package is not imported for this: that would take long.
     """

@@ -50,7 +50,7 @@ class Joining(Generic[T_co]):
     otherwise finalizes. If that wait is cancelled, this rank leaves alone.
 
     Args:
-        module: what has to be imported first.
+        module: module to import first.
         make: creates the rank or member, which then starts.
     """
 

@@ -1,4 +1,4 @@
-"""Jobs that are open: `join` makes a process a member, whose `assemble` makes a world of the members; `serve` is a job.
+"""Open jobs: `serve` serves one, `join` makes a process a member, and its `assemble` makes a world of members.
 
 A `Membership` has one connection to the agent of the job, which reports all members and decides which of them are a
 world. Each world is an `AssembledWorld` with a `Runtime` of its own, so that nothing of one world reaches the next.
@@ -140,7 +140,7 @@ class AssembledWorld(World):
     Attributes:
         generation: number of the world in its job, from 1 on, the same at all ranks.
         members: the members, by rank. The oldest member is rank 0.
-        changed: awaitable that is complete once a member of the world is gone, or another one wants to be in it.
+        changed: awaitable that is complete once a member of the world is gone, or another member wants to be in it.
     """
 
     __slots__ = ("_left", "changed", "generation", "members")

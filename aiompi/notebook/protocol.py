@@ -1,8 +1,8 @@
 """What the notebook and a rank say to each other, and how output and messages of a rank keep their order.
 
 A rank prints to its standard output and error, which reach the notebook through the launcher, in order and also while
-the rank computes. Results that are no text are messages. In the place where one belongs the rank prints a mark, a line
-of its own, and the notebook takes the next message of the rank when it reads the mark.
+the rank computes. Results that are no text are messages. The rank prints a mark, a line of its own, in the place of a
+message. The notebook takes the next message of the rank when it reads the mark.
 """
 
 from __future__ import annotations

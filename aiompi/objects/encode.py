@@ -70,7 +70,7 @@ class Encoder:
         return items
 
     def extension(self, code: int, items: list[Any]) -> msgpack.ExtType:
-        """Return an object of NumPy: msgpack's extension type of this code, which holds the items."""
+        """Return msgpack's form of an object of NumPy: an extension type with this code, which holds the items."""
         return _new(msgpack.ExtType, (code, _packed(items)))
 
     def leaf(self, obj: Any) -> Any:

@@ -150,7 +150,7 @@ class Calls:
             task.cancel()
 
     def _end(self, line: Line, number: int, message: bytes) -> None:
-        """Reply to a call, which runs no longer, unless that is done."""
+        """Reply to a call that has ended, unless it has got its reply."""
         running = self._running.get(line, {})
         if running.pop(number, None) is not None:
             line.post(REPLY, _NUMBER.pack(number) + message)

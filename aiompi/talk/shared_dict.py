@@ -45,7 +45,7 @@ class _Write(NamedTuple):
     Attributes:
         world: number of the world.
         number: of the write, among those of its writer.
-        oldest: number of the first write of the writer whose result it has not got.
+        oldest: number of the writer's first write without a result so far.
         operation: "set", "delete", "compare and set" or "add".
         dict: name of the dict.
         key: in the dict.

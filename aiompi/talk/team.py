@@ -47,7 +47,7 @@ class _Introduction(NamedTuple):
     """What a member tells the others when a world begins.
 
     Attributes:
-        name: its own, which no other member has, in other jobs neither.
+        name: name of the member, unique among the members of all jobs.
         births: names of the members to which it has lines -> the numbers of the worlds in which they began.
         era: number of the jobs in which the team was, one after the other.
         version: of its shared dicts.

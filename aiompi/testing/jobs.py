@@ -58,7 +58,7 @@ class Result(NamedTuple):
         warned: the warnings in these ranks.
         trouble: why it has failed as a whole, such as a rank that has died; empty otherwise.
         summary: the same in a line; empty if this is the first line of `trouble`.
-        notes: what the ranks did that were stopped; empty if there are none.
+        notes: what the stopped ranks did; empty if no rank was stopped.
     """
 
     reports: Mapping[int, list[dict[str, Any]]]

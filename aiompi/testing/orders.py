@@ -59,7 +59,7 @@ class Ended(NamedTuple):
 
     Attributes:
         reports: serialized reports of its phases.
-        trouble: why it cannot run it; empty if it has.
+        trouble: why the worker cannot run the test; empty if it has run the test.
         warned: the warnings in it.
     """
 

@@ -1,4 +1,4 @@
-"""Reports of tests with several ranks: those of the ranks become one."""
+"""Reports of tests with several ranks: the reports of the ranks become one report."""
 
 from __future__ import annotations
 
@@ -219,13 +219,13 @@ def waits_text(lines: str, seconds: float | None) -> str:
 
 
 def hang_title(reports: Mapping[int, WaitReport], elsewhere: Mapping[int, str]) -> str:
-    """Return where the ranks of a test are that does not end, for the summary.
+    """Return the places of the ranks in a test that does not end, for the summary.
 
-    The fewest at one place come first, and those that have ended the test last.
+    Places with the fewest ranks come first. Ranks that have ended the test come last.
 
     Args:
         reports: by rank.
-        elsewhere: where ranks are that wait in no call, as far as it is known.
+        elsewhere: the known places of ranks that do not wait in a call.
     """
     places: dict[str, list[int]] = {}
     for rank, report in sorted(reports.items()):

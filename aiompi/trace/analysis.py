@@ -138,7 +138,7 @@ def _disks(trace: Trace) -> dict[tuple[int, Place], list[Operation]]:
 
 
 def _meetings(trace: Trace) -> Iterable[list[Operation]]:
-    """Return the operations of each collective. The runs of a persistent one have one number, and are told by order."""
+    """Return the operations of each collective. Runs of a persistent one share a number and differ by their order."""
     lossy = any(rank.lost for rank in trace.ranks.values())
     meetings: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
     for rank in trace.ranks.values():
@@ -194,7 +194,7 @@ def _disks_of(meeting: list[Operation], disks: dict[tuple[int, Place], list[Oper
 
 
 def _at_disks(waiting: Waiting, disks: list[Operation]) -> Iterator[Waiting]:
-    """Divide a transfer into times in which a disk is busy, the one that is so for longest, and others."""
+    """Divide a transfer into waits for the disk that is busy longest, and times in which no disk is busy."""
     op, time, end = waiting.operation, waiting.begin, waiting.begin + waiting.seconds
     while time < end:
         busy = [disk for disk in disks if disk.begin <= time < (disk.end or 0.0)]
@@ -244,7 +244,7 @@ class Late:
 
 
 class _Course:
-    """What one rank did when: it waited, or computed from one call to the next.
+    """The activities of one rank over time: it waited, or computed from one call to the next.
 
     Args:
         rank: the rank.

@@ -25,7 +25,7 @@ _NAMES: Final = {
 
 
 def write(trace: Trace, file: TextIO) -> None:
-    """Write a trace: a process for each rank, and a thread for operations of it that do not overlap."""
+    """Write a trace. Each rank is a process; its operations that do not overlap are in one thread."""
     events = [*_metadata(trace), *_events(trace)]
     json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file)
 

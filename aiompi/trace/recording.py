@@ -181,7 +181,7 @@ class _Names:
         return time.monotonic_ns()
 
     def say(self, **fields: Any) -> None:
-        """Write a line, and none after one for which the file system had no room."""
+        """Write a line. Once the file system has no room for a line, write none any more."""
         line = json.dumps(fields).encode() + b"\n"
         if self._full:
             return

@@ -223,7 +223,7 @@ def _failed(trace: Trace, rows: int) -> Iterator[str]:
 
 
 def _unended(rank: Rank) -> str:
-    """Say for what a rank still waits that was killed, or runs; nothing of others."""
+    """Return the call in which a killed or running rank still waits; empty if the rank has ended or does not wait."""
     waiting = next((op for op in reversed(rank.operations) if op.wait is not None and op.end is None), None)
     if rank.ended or waiting is None:
         return ""

@@ -1,4 +1,4 @@
-"""`Watched`: what a rank does now, by its files, which it is writing."""
+"""`Watched`: what a rank does now, by the files that it is writing."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ class Unix(StreamTransport):
     """One listening socket per rank, in the directory of the job or, if there is none, in the abstract namespace.
 
     An abstract name leaves nothing behind, however the process ends. The hello keeps strangers out, as in every
-    transport, and only processes of the same user get a hello. The address includes the identity of the directory or
-    the namespace, because another machine or container may have the same name, and the user.
+    transport, and only processes of the same user get a hello. The address includes the user, and the identity of the
+    directory or the namespace, because another machine or container may have a socket of the same name.
     """
 
     name: ClassVar[str] = "unix"

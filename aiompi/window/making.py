@@ -118,12 +118,12 @@ async def _collect(comm: Communicator, entry: Any) -> list[Any]:
 
 
 async def _cards(comm: Communicator, card: _Card, contents: Sequence[int] | None) -> list[_Card]:
-    """Return what all ranks tell of their windows.
+    """Exchange the descriptions of all ranks' windows, and return them.
 
     Args:
         comm: communicator of the messages of the window.
-        card: what this rank tells.
-        contents: bytes of new memory that each rank has made; None if they are those of its window.
+        card: the description of this rank's window.
+        contents: bytes of the new memory of each rank; None if each rank's memory is as long as its window.
 
     Raises:
         OtherError: a rank has no memory for its window.
@@ -147,7 +147,7 @@ async def _cards(comm: Communicator, card: _Card, contents: Sequence[int] | None
 
 
 def _segment(comm: Communicator, content: int, unit: int, size: int) -> tuple[Segment | None, _Card]:
-    """Make the memory of this rank; return what the others are told of it."""
+    """Make the memory of this rank; return the description of it for the other ranks."""
     try:
         machine = Machine.here() if comm.size > 1 else None
         segment = Segment.make(locks.nbytes(comm.size), content, shared=machine is not None)

@@ -18,7 +18,7 @@ _OURS: Final = re.compile(r"/memfd:aiompi( \(deleted\))?")
 
 
 class Machine(NamedTuple):
-    """The kernel and the namespace of process ids. Two processes with the same ones see each other in /proc."""
+    """The kernel and the namespace of process ids. Processes that have both in common see each other in /proc."""
 
     boot: str
     namespace: int
@@ -84,7 +84,7 @@ class Segment:
         """Map the memory that another process of this machine has announced.
 
         Raises:
-            RemoteProtocolError: what is there is no such memory.
+            RemoteProtocolError: the descriptor does not refer to such memory.
             OSError: this process may not look there.
         """
         path = f"/proc/{pid}/fd/{fd}"

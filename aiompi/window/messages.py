@@ -1,8 +1,8 @@
-"""The messages by which a target serves what origins cannot do themselves, and the requests of origins for it.
+"""The messages of windows: requests of origins for accesses that they cannot make themselves, and answers of targets.
 
 A request is a message with the tag `REQUESTS`: a head, encoded with msgpack, and data. Its answer, if there is one, has
-a tag that the request names. Messages between two ranks do not overtake each other, so a target does what one origin
-asks in the order in which it has asked, and an answer tells that all before it is done.
+a tag that the request names. Messages between two ranks do not overtake each other, so a target serves the requests of
+one origin in their order. An answer tells that all earlier requests are done.
 """
 
 from __future__ import annotations

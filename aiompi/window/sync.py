@@ -112,7 +112,7 @@ class Epochs:
         self.completed = Tokens(window, Kind.COMPLETE)
 
     def permits(self, rank: int) -> bool:
-        """Return True if an epoch is open in which this rank may access the memory of that one."""
+        """Return True if an epoch is open in which this rank may access the memory of `rank`."""
         return self._fenced or self._locked_all or rank in self._held or rank in (self._started or ())
 
     def in_words(self) -> str:
@@ -129,7 +129,7 @@ class Epochs:
         return f"open: {'; '.join(found)}" if found else "no epoch is open"
 
     def _changed(self, ranks: Iterable[int]) -> None:
-        """Tell the core in which epochs for some ranks this one is now."""
+        """Tell the core the present rights of this rank to the memory of some ranks."""
         for rank in ranks:
             locked = self._locked_all or rank in self._held
             rights = _OPEN * self.permits(rank) | _LOCKED * locked | _ALONE * self._held.get(rank, False)
@@ -205,7 +205,7 @@ class Epochs:
                 self._notify(rank, Kind.POST)
 
     async def start(self, group: Group, assertion: int) -> None:
-        """Begin to access the memory of a group, once each of them has called Post (MPI_Win_start)."""
+        """Begin to access the memory of the members of a group, once each member has called Post (MPI_Win_start)."""
         self._checked(assertion, "Start")
         if self._started is not None or self._held or self._locked_all:
             raise self._not_ended("Start")

@@ -1,6 +1,6 @@
 """Where in the memory of a target an operation reads and writes, and what it does there.
 
-An `Area` is what origin and target say to each other of a part of a window: where it begins, and which bytes of it a
+An `Area` describes a part of a window, in messages between origin and target: where it begins, and which of its bytes a
 message has, in order. Nothing else of a datatype crosses to another process.
 """
 
@@ -280,7 +280,7 @@ class Accessor:
         self.write(area, old)
 
     def swap(self, start: int, message: memoryview, expected: memoryview, before: memoryview) -> bool:
-        """Set an element if it is as expected; return False if only its owner can do that.
+        """Compare and swap an element atomically; return False, and change nothing, if only its owner can do so.
 
         Args:
             start: position of the element.

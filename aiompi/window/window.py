@@ -189,7 +189,7 @@ class Window(WindowBase):
         return 0 if recorder is None else recorder.start(kind, comm.context_id, comm.process_of(rank), tag, nbytes)
 
     def recorded(self, handle: int, way: int = 0) -> None:
-        """Note in its record that it has ended."""
+        """Note the end of an operation in its record."""
         if handle and self.comm.engine.recorder is not None:
             self.comm.engine.recorder.end(handle, way)
 
@@ -330,7 +330,7 @@ class Window(WindowBase):
     # Messages.
 
     def _send(self, rank: int, kind: Kind, *arguments: Any, data: Any = ()) -> Request[None]:
-        """Ask a target for what has no answer; a flush waits until it is done."""
+        """Send a target a request without an answer; a flush waits until the request is done."""
         self.unflushed.add(rank)
         send = self.comm.isend(*request(kind, 0, *arguments, data=data), rank, REQUESTS)
         self._note(rank, send)

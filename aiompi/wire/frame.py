@@ -110,7 +110,7 @@ class Landing(Protocol):
 
     Attributes:
         memory: for its first bytes.
-        filled: bytes that have been written. A ring counts them itself, and only calls `advance(0)` at the end.
+        filled: number of written bytes. A ring adds to this number itself, and only calls `advance(0)` at the end.
     """
 
     memory: memoryview

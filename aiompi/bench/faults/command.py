@@ -1,6 +1,7 @@
 """`python -m aiompi.bench faults`: a campaign of jobs with failures.
 
-A seed decides everything about a job except its timing and, in a group of processes, the one that a number denotes.
+A seed decides everything about a job except its timing. The injections of a job name processes by numbers; in a group
+of processes, the seed does not decide which process a number denotes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ whose 99th percentile must be at most 50 ms on an idle machine, and what N visit
 
 
 def plan_of(seed: int, transports: Sequence[str], ways: Sequence[str], kinds: Sequence[str]) -> Plan:
-    """Return the job with a seed: what the seed chooses of these."""
+    """Return the job of a seed, with a transport, a way (key of `STORMS`) and kinds of injections from the given
+    ones."""
     numbers = random.Random(seed)
     transport = numbers.choice(transports)
     way = numbers.choice([way for way in ways if {*kinds} & {*STORMS[way][1]}])

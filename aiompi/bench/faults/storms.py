@@ -151,7 +151,7 @@ class Members(Crowd):
         return self.popen_rank("elastic", kind="visitor", address=self._address, count=count)
 
     def await_world(self, count: int) -> float:
-        """Wait until all members are in one world, and there are so many; return when the last one had its first sum.
+        """Wait until `count` members are in one world; return the time at which the last of them had its first sum.
 
         Raises:
             TimeoutError: they do not come together.
@@ -178,7 +178,7 @@ class Members(Crowd):
         self.wait_for_end()
 
     def _latest(self) -> dict[int, dict[str, Any]]:
-        """Return what each process that has not ended has said of its latest world, if it is in one."""
+        """Return the latest report of each living process on its world; a process without a world has none."""
         latest = {fields["of"]: fields for fields in self.outcome.said if "world" in fields}
         return {pid: latest[pid] for pid in self.living() if pid in latest}
 

@@ -119,7 +119,7 @@ class Trial:
 
     @classmethod
     def plan_of(cls, seed: int, transport: str, way: str, kinds: Sequence[str], numbers: random.Random) -> Plan:
-        """Return the job with a seed; `numbers` are those of the seed."""
+        """Return the job of a seed; `numbers` is the generator that starts from the seed."""
         size = numbers.randrange(3, 8)
         count = numbers.randrange(1, min(size - 1, cls.LONG) + 1)
         seconds = 0.2 + _STORM * count
@@ -216,7 +216,7 @@ class Trial:
                 raise TimeoutError(failure)
 
     def _read(self, deadline: float) -> bool:
-        """Read what is there, or wait for some; return False at the deadline, and if all output has ended."""
+        """Wait for output and read it; return False at the deadline, and if all output has ended."""
         ready, _, _ = select.select([*self._pipes], [], [], max(0.0, deadline - time.monotonic()))
         for descriptor in ready:
             name, buffer = self._pipes[descriptor]

@@ -87,7 +87,7 @@ async def _in_world(world: aiompi.AssembledWorld, seed: int, calm: bool) -> None
 
 
 def child(seed: int) -> None:
-    """Compute with those that have started this process."""
+    """Compute with the processes that have started this process."""
     say(child=os.getpid())
     from aiompi import MPI
 

@@ -32,7 +32,7 @@ def main(of: str = "") -> None:
     """Do one work after the other.
 
     Args:
-        of: "pkl5" for its works in place of all those of mpi4py.
+        of: "pkl5" for the works of mpi4py.util.pkl5; empty for the works of mpi4py.MPI.
 
     A rank that waits in MPI spins, and would take a core away from the other contender in its turn. Therefore works
     are handed on through sockets, in which a rank sleeps.

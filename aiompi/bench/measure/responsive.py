@@ -32,11 +32,11 @@ _FIRST: Final = 2
 class Clock:
     """A periodic callback that records its delays in seconds.
 
-    What other processes take of the cores is no fault of the loop: time in which its thread could have run, and others
-    did, does not count, but for as much of it as may have been before the callback was due.
+    The loop is not to blame for time in which its thread could have run, but other processes had the cores. This time
+    does not count as delay, except for the part that may have passed before the callback was due.
 
     Args:
-        queued: tells this time.
+        queued: measures the time in which other processes had the cores.
     """
 
     def __init__(self, queued: Queued | None = None) -> None:

@@ -220,7 +220,7 @@ class Storm:
         runtime: of this rank.
         seed: of the steps.
         seconds: after which the ranks agree to end.
-        operations: one of them is a step.
+        operations: each step performs one of them.
     """
 
     def __init__(self, comm: Any, runtime: Runtime, seed: int, seconds: float, operations: Operations) -> None:
@@ -267,7 +267,7 @@ class Storm:
             await asyncio.sleep(0.01) if hasattr(self.comm, "_runtime") else time.sleep(0.01)
 
     async def _step(self, deadline: float) -> bool:
-        """Perform a step, again without the ranks that have failed until it counts; return True after the last one."""
+        """Try a step; if it does not count, leave out the ranks that have failed. Return True after the last step."""
         numbers = random.Random(f"{self.seed} {self.steps}")
         done = 1
         try:

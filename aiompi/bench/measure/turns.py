@@ -54,7 +54,7 @@ def timed(
     Args:
         loop: runs as many iterations as it is told.
         iterations: per block.
-        blocks: to be timed, after one that is not.
+        blocks: number of timed blocks; an untimed one comes first.
         together: returns when all processes are about to begin a block.
 
     Returns:

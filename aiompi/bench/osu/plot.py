@@ -31,7 +31,7 @@ def save(rows: Sequence[Row], path: Path) -> None:
     """Write the picture.
 
     Args:
-        rows: rows, those of one benchmark after another.
+        rows: rows, sorted by benchmark.
         path: file, whose suffix determines the format.
 
     Raises:

@@ -126,7 +126,7 @@ _PACKING: Final = Goal("ratio", "at most", 3)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Measure both forms of aiompi, if both are installed; what the form hardly matters for, in the installed one."""
+    """Measure both forms of aiompi if both are installed; only the default form, where the forms hardly differ."""
     installed = forms()
     for exchange in _EXCHANGES:
         yield from _exchange(exchange, installed, options)

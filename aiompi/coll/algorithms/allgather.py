@@ -96,9 +96,9 @@ async def recursive_doubling(channel: Channel, blocks: Sequence[Block]) -> None:
     """Exchange all held blocks with the partner 1, 2, 4, ... places away, so that the held part doubles in each step.
 
     Steps: log2 p, p being the largest power of two that is not above n. Per rank, for m bytes each: log2 p messages and
-    (p - 1) * m bytes sent, as many received. Blocks are sent from their places, and copied once into them. Other
-    sizes than p: of the first 2 * (n - p) ranks the odd ones give their block to the even rank below and get all others
-    from it, which makes two steps more. Blocks may differ in length.
+    (p - 1) * m bytes sent, as many received. Blocks are sent from their places, and copied once into them. If n is not
+    p: of the first 2 * (n - p) ranks, each odd one gives its block to the even rank below, and gets all other blocks
+    from that rank. This makes two steps more. Blocks may differ in length.
 
     Five ranks, p = 4:
 

@@ -57,8 +57,8 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
 
     Order-safe: the two partners hold results of neighbouring blocks of ranks. Both combine them in the same order, so
     that all ranks get the same bits. Steps: log2 p, p being the largest power of two that is not above n. Per rank, for
-    m bytes: log2 p messages and m * log2 p bytes sent, as many received. Other sizes than p: of the first 2 * (n - p)
-    ranks the odd ones give their contribution to the even rank below and get the result from it, which makes two steps
+    m bytes: log2 p messages and m * log2 p bytes sent, as many received. If n is not p: of the first 2 * (n - p) ranks,
+    each odd one gives its contribution to the even rank below, and gets the result from that rank. This makes two steps
     more.
 
     Five ranks, p = 4:
@@ -128,8 +128,8 @@ async def rabenseifner(channel: Channel, accumulator: Vector) -> None:
     Order-safe: partners hold results of neighbouring blocks of ranks. One rank combines each piece, so that all ranks
     get the same bits. Steps: 2 * log2 p, p being the largest power of two that is not above n. Per rank, for m bytes: 2
     * log2 p messages and 2 * (p - 1) / p * m bytes sent, as many received, half of which are combined. Time: 2 * log2 p
-    * alpha + (p - 1) / p * m * (2 * beta + gamma). Other sizes than p: of the first 2 * (n - p) ranks the odd ones give
-    their contribution to the even rank below and get the result from it, which makes two steps of m bytes more.
+    * alpha + (p - 1) / p * m * (2 * beta + gamma). If n is not p: of the first 2 * (n - p) ranks, each odd one gives
+    its contribution to the even rank below, and gets the result from that rank. This makes two steps of m bytes more.
 
     Five ranks, p = 4; the vector has the quarters a to d, and those in capital letters are results:
 

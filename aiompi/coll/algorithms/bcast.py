@@ -1,6 +1,7 @@
 """Broadcast (section 4.4).
 
-Algorithms take the channel, a block and the root. The block is filled at the root; they fill it at every other rank.
+Algorithms take the channel, a block and the root. The block is filled at the root; the algorithm fills it at every
+other rank.
 """
 
 from __future__ import annotations
@@ -170,8 +171,8 @@ async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) 
 
     Ranks are counted from the root; p is the largest power of two that is not above n, and there are p pieces.
     Steps: 2 * log2 p. Per rank, for m bytes: in the scatter the root sends log2 p messages and (p - 1) / p * m bytes;
-    in the exchange each rank does. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. Other sizes than p: the ranks
-    from p on get the whole block from the rank p places before them, in one more step of m bytes for n - p ranks.
+    in the exchange each rank does. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. If n is not p: the ranks from
+    p on get the whole block from the rank p places before them, in one more step of m bytes for n - p ranks.
 
     Five ranks, root 0, pieces a to d; the pieces that each rank holds after each step:
 

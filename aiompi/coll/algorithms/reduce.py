@@ -131,8 +131,8 @@ async def rabenseifner(channel: Channel, accumulator: Vector, root: int) -> None
     2 * log2 p, p being the largest power of two that is not above n. Per rank, for m bytes: in the first half, log2 p
     messages and (p - 1) / p * m bytes sent and combined. In the second half, one message of at most m / 2 bytes, except
     by the root, which receives (p - 1) / p * m bytes. Time: 2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma).
-    Other sizes than p: first, the 2 * (n - p) lowest ranks combine in pairs, in one more step with a message of m
-    bytes; of each pair the even rank, or the root, goes on.
+    If n is not p: first, the 2 * (n - p) lowest ranks combine in pairs, in one more step with a message of m bytes. Of
+    each pair, the even rank or the root goes on.
 
     Five ranks, p = 4, root 0; the vector has the quarters a to d, and those in capital letters are results:
 

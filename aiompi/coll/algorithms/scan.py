@@ -13,8 +13,8 @@ from aiompi.comm import Channel
 async def linear(channel: Channel, accumulator: Accumulator) -> None:
     """Receive the result of the rank below, combine it with the own contribution, and send it to the rank above.
 
-    Order-safe. Steps: n - 1. Per rank, for m bytes: 1 message and m bytes sent, except by the last rank, which is the
-    least possible, and 1 combination. Any number of ranks.
+    Order-safe. Steps: n - 1. Per rank, for m bytes: 1 combination, and 1 message with m bytes sent, the least possible;
+    the last rank sends none. Any number of ranks.
 
     Five ranks:
 

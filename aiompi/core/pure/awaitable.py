@@ -28,12 +28,12 @@ class AwaitableCall(Request[T_co], Coroutine[Any, None, T_co]):
 
     It is awaited once. If the await is cancelled or times out, the operation is withdrawn, as far as that is possible,
     as soon as no other process writes into its memory. A warning reports a message that is lost all the same. Another
-    one reports a call that is never awaited: a receive is then withdrawn, and other operations go on.
+    warning reports a call that is never awaited: a receive is then withdrawn, and other operations go on.
 
     For asyncio this is a coroutine: `create_task` takes it as it is, and a cancellation before its first step reaches
     it. For tools that show coroutines it has a coroutine's attributes.
 
-    The engine refers to the operation, and only the program to this object, whose end is therefore noticed.
+    The engine refers to the operation, but not to this object. So this object notices when the program has dropped it.
 
     Args:
         operation: what is awaited.

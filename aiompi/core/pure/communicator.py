@@ -127,12 +127,12 @@ class CommunicatorBase(Generic[R]):
         return made
 
     def send_short(self, spec: object, dest: object, tag: object) -> bool:
-        """Do what `admitted` does, and send the bytes of an array of numbers at once; return False if it cannot be."""
+        """Do what `admitted` does, and send an array of numbers at once; return False if that is impossible."""
         self.admitted()
         return False
 
     def send_object(self, codec: object, obj: object, dest: object, tag: object) -> bool:
-        """Do what `admitted` does, and send a small plain object at once; return False if that cannot be."""
+        """Do what `admitted` does, and send a small plain object at once; return False if that is impossible."""
         self.admitted()
         return False
 

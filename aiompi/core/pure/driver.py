@@ -50,7 +50,7 @@ class DriverBase:
         The native form does so until there is none for a moment, or other work may be due. This form does nothing.
 
         Args:
-            pending: operations whose outcome is nothing but their success (see `pending_of`).
+            pending: operations without a result: they only succeed or fail (see `pending_of`).
         """
 
     def completes_soon(self, request: Request[Any]) -> bool:

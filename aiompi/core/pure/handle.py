@@ -1,4 +1,4 @@
-"""Handles of requests, as programs of MPI hold them, and what programs do most with many of them."""
+"""Handles of requests, as programs of MPI hold them, and the most frequent calls with many handles."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ def pending_of(requests: object, kind: type[RequestHandle]) -> list[Any] | None:
         kind: class of the handles.
 
     Returns:
-        None if they are to be checked one by one: of the two forms only the native one knows some that need no check.
+        None if the caller must check the requests one by one. The pure form always returns None: only the native form
+            knows requests that need no check.
     """
     return None
 
 
 def drop_done(pending: list[Any]) -> None:
-    """Remove operations at the end of a list that have succeeded, as far as nothing is to be checked for them."""
+    """Remove succeeded operations from the end of a list, up to the first that the caller must check."""
 
 
 def take_all(requests: object, kind: type[RequestHandle]) -> bool:
-    """Make all handles of a list null, if nothing is to be checked for them; return False otherwise."""
+    """Make all handles of a list null and return True; return False if the caller must check one of them."""
     return False

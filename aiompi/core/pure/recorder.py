@@ -236,7 +236,7 @@ class Recorder:
         return RECORDS + (handle - 1 & self._mask) * RECORD.size
 
     def end(self, handle: int, way: int = 0) -> None:
-        """Note that something has ended, and its way if it is known."""
+        """Note that the operation of a record has ended, and the way of its message if it is known."""
         at = self._find(handle)
         if at:
             if not COUNT.unpack_from(self._memory, at + _END)[0]:

@@ -64,7 +64,7 @@ class Request(Generic[T_co]):
 
     @property
     def operation(self) -> Request[T_co]:
-        """The operation in progress: the request itself, or for a request that belongs to an await what it awaits."""
+        """The operation in progress: this request, or for an `AwaitableCall` the request that it awaits."""
         return self
 
     def describe(self, call: str, comm: Any = None, partner: int | None = None, tag: int | None = None) -> None:

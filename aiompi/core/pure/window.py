@@ -22,7 +22,7 @@ class WindowBase:
     pending: dict[int, set[Any]]
 
     def prepare(self, size: int, operations: Sequence[object]) -> None:
-        """Begin to note what is known of so many ranks.
+        """Make room for the notes on the memory of each rank.
 
         Args:
             size: number of ranks.

@@ -93,7 +93,7 @@ def scattered(block: StridedBlock, where: IntArray, packed: IntArray) -> Iterato
 
 
 def _stride(where: IntArray, packed: IntArray, count: int) -> Dim:
-    """Return the dim of the first `count` places, at least 2, which lie in regular strides."""
+    """Return the dim of the first `count` places. `count` is at least 2, and these places lie in regular strides."""
     return Dim(count, int(where[1] - where[0]), int(packed[1] - packed[0]))
 
 

@@ -209,7 +209,7 @@ class Comm(
 
         Args:
             color: 0 or above; UNDEFINED to be in none.
-            key: ranks are in the order of the keys, and of the ranks here where those are equal.
+            key: ranks are in the order of the keys; equal keys keep the order of the ranks here.
 
         Returns:
             The new communicator, a null one in a process that gave UNDEFINED.
@@ -231,7 +231,7 @@ class Comm(
             split_type: COMM_TYPE_SHARED for processes of one machine; COMM_TYPE_HW_GUIDED and COMM_TYPE_RESOURCE_GUIDED
                 for those that are bound to one resource of a type, such as one package; COMM_TYPE_HW_UNGUIDED for the
                 largest type of resources that makes smaller groups; UNDEFINED to be in none.
-            key: ranks are in the order of the keys, and of the ranks here where those are equal.
+            key: ranks are in the order of the keys; equal keys keep the order of the ranks here.
             info: guided splits read the type: "mpi_hw_resource_type" is "mpi_shared_memory", "node", "package",
                 "numanode", "l3cache" (1 to 5), "core" or "hwthread", or a name of hwloc such as "hwloc://NUMANode";
                 resources may also be "mpi_pset_name", a process set of a session. Unguided ones set

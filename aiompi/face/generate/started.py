@@ -1,9 +1,9 @@
-"""Modules of the asyncio face whose other forms of a call, such as `isend`, `ssend` and `Send_init`, are written.
+"""Modules of the asyncio face in which the generator writes further forms of a call: `isend`, `ssend`, `Send_init`.
 
 `generate/native` has such a module as it is, but for these forms: `def ibsend(self): ...` follows from `bsend`, which
 is awaited. A form has the signature and the docstring of its source, with the changes that follow; an i-form has its
-body without `AwaitableCall`. The form gives what differs: arguments, the first sentence, entries of the docstring, the
-body.
+body without `AwaitableCall`. `generate/native` gives the differences of a form: arguments, the first sentence, entries
+of the docstring, the body.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _KEPT: Final = "A request, which can be awaited any number of times."
 
 
 class Form(Call):
-    """A form of a method that is awaited, and what is said of the form by hand."""
+    """A form of a method that is awaited, with the differences that are written by hand."""
 
     @staticmethod
     def source(name: str) -> str:
-        """Return the name of the method of which another one is this form; empty if it is none."""
+        """Return the name of the source of a method `name`; empty if `name` does not name this form."""
         raise NotImplementedError
 
     def _operation(self) -> ast.expr:

@@ -12,10 +12,10 @@ have its signatures and docstrings, with the changes that follow, and a body by 
     PersistentRequest[T]     likewise, with `Prequest`
     anything else            as it is
 
-Where a method of the parts has the name of one of the asyncio face, it gives the body (`...` stands for the one of the
-rules), and whatever else it says: the types of its arguments, entries of the docstring (`...` stands for the first
-sentence), the result. A method of the parts whose first sentence is "Start `Put` ..." likewise follows from `Put`, and
-a function from the method of its name. Coroutines and properties are left to the parts.
+A method of the parts may have the name of a method of the asyncio face. Then it gives the body; `...` stands for the
+body by the rules. It may also give the types of its arguments, entries of the docstring (`...` stands for the first
+sentence), and the result. A method of the parts whose first sentence is "Start `Put` ..." likewise follows from `Put`,
+and a function from the method of its name. Coroutines and properties are left to the parts.
 """
 
 from __future__ import annotations
@@ -102,11 +102,11 @@ def _is_source(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
 
 @dataclass
 class Call:
-    """A method of the asyncio face, and the one that the parts have of it.
+    """A method of the asyncio face, and the method of the same name in the parts.
 
     Attributes:
         own: the method.
-        part: of the parts, None if they have none.
+        part: the method in the parts; None if they do not define it.
         text: text of the body of the part.
     """
 
@@ -150,7 +150,7 @@ class Call:
         return "\n".join([head, textwrap.indent(self._doc().render(), "    "), textwrap.indent(body, "    ")])
 
     def _arguments(self) -> ast.arguments:
-        """Return the arguments of the part, with what it does not say of those of the asyncio face."""
+        """Return the arguments of the part. Types and defaults that the part omits are those of the asyncio face."""
         if self.part is None:
             arguments = copy.deepcopy(self.own.args)
             if self.lacks_status:
@@ -242,7 +242,7 @@ def _listed(changed: object) -> list[ast.stmt]:
 
 
 class _Waiting(ast.NodeTransformer):
-    """Makes a call that waits of one that is awaited.
+    """Turns an awaited call into a blocking call.
 
     Args:
         call: the call in the asyncio face, for messages.

@@ -162,7 +162,7 @@ class Comm(
 
         Args:
             color: 0 or above; UNDEFINED to be in none.
-            key: ranks are in the order of the keys, and of the ranks here where those are equal.
+            key: ranks are in the order of the keys; equal keys keep the order of the ranks here.
 
         Returns:
             A request whose result is the new communicator, a null one in a process that gave UNDEFINED.
@@ -182,7 +182,7 @@ class Comm(
             split_type: COMM_TYPE_SHARED for processes of one machine; COMM_TYPE_HW_GUIDED and COMM_TYPE_RESOURCE_GUIDED
                 for those that are bound to one resource of a type, such as one package; COMM_TYPE_HW_UNGUIDED for the
                 largest type of resources that makes smaller groups; UNDEFINED to be in none.
-            key: ranks are in the order of the keys, and of the ranks here where those are equal.
+            key: ranks are in the order of the keys; equal keys keep the order of the ranks here.
             info: guided splits read the type: "mpi_hw_resource_type" is "mpi_shared_memory", "node", "package",
                 "numanode", "l3cache" (1 to 5), "core" or "hwthread", or a name of hwloc such as "hwloc://NUMANode";
                 resources may also be "mpi_pset_name", a process set of a session. Unguided ones set
@@ -422,7 +422,11 @@ class Intercomm(Comm, Collectives):
 
 
 async def _parted(disconnecting: Request[None], engine: Engine, parting: Request[None]) -> None:
-    """Wait until a rank that lives only for the ranks that it has spawned has left, once nothing connects them."""
+    """Wait for a disconnection, and for `parting` if this rank then knows no process of another job.
+
+    Args:
+        parting: the end of a rank that lives only for the ranks that it has spawned.
+    """
     await disconnecting
     if not engine.processes.has_met:
         await parting

@@ -1,4 +1,4 @@
-"""What ranks print that `aiompi.spawn` has started: it goes to an object with a method `write`, or to `OutputLines`."""
+"""The output of ranks of `aiompi.spawn`: it goes to an object with a method `write`, or to `OutputLines`."""
 
 from __future__ import annotations
 

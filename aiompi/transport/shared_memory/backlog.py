@@ -59,10 +59,10 @@ class Backlog(deque[Outgoing]):
 
         Args:
             ring: ring to the peer.
-            budget: most bytes to write, in which each frame counts some more.
+            budget: most bytes to write; each frame counts `_WRITE_COST` bytes in addition.
 
         Returns:
-            The budget that is left. If frames wait and it is not used up, there is no room.
+            The rest of the budget. If frames wait although there is a rest, the ring has no room.
         """
         while self and budget > 0:
             frame = self[0]

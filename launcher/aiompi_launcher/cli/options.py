@@ -189,7 +189,7 @@ def _add_section_options(group: Any) -> None:
 
 
 class _SetVariable(argparse.Action):
-    """Sets the variable of the setting with the name of the option, for this launcher and for its ranks."""
+    """An option that is a setting: sets the variable AIOMPI_<option> for this launcher and for its ranks."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         os.environ[f"AIOMPI_{self.dest.upper()}"] = values

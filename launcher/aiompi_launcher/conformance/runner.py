@@ -24,7 +24,7 @@ def plan(setup: Setup, scripts: Iterable[Script]) -> list[tuple[Setup, list[Scri
     """Group scripts by setup, in the order in which setups first occur.
 
     Raises:
-        SetupError: a script needs what there is not.
+        SetupError: a script asks for a parameter that setups do not have.
     """
     jobs: dict[Setup, list[Script]] = {}
     for script in scripts:

@@ -119,7 +119,7 @@ class Setup:
         """Return a copy with the parameters of a script.
 
         Raises:
-            SetupError: it asks for something that there is not.
+            SetupError: the script asks for a parameter that setups do not have.
         """
         unknown = changes.keys() - set(_ADJUSTABLE)
         if unknown:

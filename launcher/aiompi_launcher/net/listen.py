@@ -108,11 +108,11 @@ def source_of(peer: Any) -> str:
 
 
 class AcceptLoop:
-    """Accepts connections, but serves no more than can prove themselves: three quarters of them of one source.
+    """Accepts connections, and limits the newcomers at a time: at most three quarters of `limit` are of one source.
 
-    Others wait, the connections of each source in their order, and of the source with the most that wait the last ones
-    are closed if they are too many. If there are too many newcomers, of a source or of all, or no descriptors, it drops
-    the oldest newcomer that has sent nothing for a moment, or else the oldest that has had some time.
+    Other connections wait, those of each source in their order. If too many wait, the loop closes the last ones of the
+    source that has the most. If there are too many newcomers, of a source or of all, or no descriptors, it drops the
+    oldest newcomer that has sent nothing for a moment, or else the oldest that has had some time.
 
     Args:
         listener: a listening socket; `close` closes it.

@@ -34,7 +34,7 @@ def rendered(width: int, *parts: Any, plain: bool = False) -> list[str]:
 
     Args:
         width: columns.
-        parts: texts and what else rich renders.
+        parts: texts, and other objects that rich renders.
         plain: True for text without sequences of terminals.
     """
     import io
@@ -71,7 +71,7 @@ class Overlay:
         sink.drawing = self
 
     def hide(self) -> bytes:
-        """Return what makes room for output; the lines come back after a moment."""
+        """Return the bytes that clear the lines to make room for output; the lines come back after a moment."""
         if not self._shown:
             return b""
         self._shown = False

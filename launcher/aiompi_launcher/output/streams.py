@@ -36,7 +36,7 @@ class Drawing(Protocol):
     """A drawing in the terminal below the output."""
 
     def hide(self) -> bytes:
-        """Return what removes the drawing before output."""
+        """Return the bytes that remove the drawing before output."""
 
     def close(self) -> None:
         """All output has come."""

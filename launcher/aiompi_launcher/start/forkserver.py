@@ -87,7 +87,7 @@ def _be_rank(variables: str, descriptors: list[int]) -> None:
 
 
 def _reopen(number: int, name: str) -> None:
-    """Recreate a standard stream for the rank's descriptor, which is not a terminal, as Python does at its start."""
+    """Recreate a standard stream as Python does when it starts, for a descriptor that is not a terminal."""
     before: Any = getattr(sys, name)
     raw: Any = io.FileIO(number, before.mode, closefd=False)
     raw.name = before.name

@@ -62,7 +62,7 @@ class _Viewer(asyncio.Protocol):
         self._viewers.connected.add(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        """Tell its title to an aiompi of this protocol, and after one more byte what the ranks do."""
+        """Send the title to a viewer with this protocol version, and after one more byte the state of the ranks."""
         if self._transport not in self._viewers.connected:
             return
         known = len(self._heard)

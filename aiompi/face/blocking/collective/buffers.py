@@ -200,7 +200,7 @@ class BufferCollectives(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
                 as in `Alltoall`.
-            recvbuf: the same; its count for a rank is what that one sends here.
+            recvbuf: the same; its count for a rank is the count that this rank gets from there.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.

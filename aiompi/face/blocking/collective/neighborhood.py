@@ -44,7 +44,7 @@ class NeighborhoodForms(Handle):
         )
 
     def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> None:
-        """Do what `Neighbor_allgather` does, with a length of each neighbour's own (section 7.6.1 of MPI-3.1).
+        """Do what `Neighbor_allgather` does, with a different length for each neighbour (section 7.6.1 of MPI-3.1).
 
         Args:
             sendbuf: (count,) items.
@@ -185,7 +185,7 @@ class NeighborhoodForms(Handle):
         return Request._denote(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> Request[None]:
-        """Start a `Neighbor_allgatherv`: do what `Neighbor_allgather` does, with a length of each neighbour's own
+        """Start a `Neighbor_allgatherv`: do what `Neighbor_allgather` does, with a different length for each neighbour
         (section 7.6.1 of MPI-3.1).
 
         Args:

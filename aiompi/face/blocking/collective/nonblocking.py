@@ -228,7 +228,7 @@ class NonblockingCollectives(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
                 as in `Alltoall`.
-            recvbuf: the same; its count for a rank is what that one sends here.
+            recvbuf: the same; its count for a rank is the count that this rank gets from there.
 
         Returns:
             A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.

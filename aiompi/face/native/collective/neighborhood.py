@@ -15,7 +15,8 @@ class NeighborhoodCollectives(NeighborhoodForms):
     """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
 
     Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
-    dimension what is sent to the next process arrives there from the one before, also where both are the same.
+    dimension, the block for the next process arrives there as the block from the previous process, even if one process
+    is both.
     """
 
     __slots__ = ()
@@ -47,7 +48,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
         return AwaitableCall(neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> AwaitableCall[None]:
-        """Do what `Neighbor_allgather` does, with a length of each neighbour's own (section 7.6.1 of MPI-3.1).
+        """Do what `Neighbor_allgather` does, with a different length for each neighbour (section 7.6.1 of MPI-3.1).
 
         Args:
             sendbuf: (count,) items.

@@ -50,7 +50,7 @@ class NeighborhoodForms(Handle):
         return neighborhood.neighbor_allgather(self._admitted, sendbuf, recvbuf)
 
     def Ineighbor_allgatherv(self, sendbuf: BufSpec, recvbuf: BufSpecV) -> Request[None]:
-        """Start a `Neighbor_allgatherv`: do what `Neighbor_allgather` does, with a length of each neighbour's own
+        """Start a `Neighbor_allgatherv`: do what `Neighbor_allgather` does, with a different length for each neighbour
         (section 7.6.1 of MPI-3.1).
 
         Args:

@@ -299,7 +299,7 @@ class NonblockingCollectives(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
                 as in `Alltoall`.
-            recvbuf: the same; its count for a rank is what that one sends here.
+            recvbuf: the same; its count for a rank is the count that this rank gets from there.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:

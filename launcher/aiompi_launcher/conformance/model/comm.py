@@ -100,8 +100,9 @@ class Comm:
     async def hear(self, source: int, operation: str, tag: int, length: int | None, rule: str) -> bytes:
         """Receive the message of a collective that the specification prescribes next from this process.
 
-        A message that differs is reported, and taken as it is: messages of one process in one collective context
-        come in the order of the collectives, so that it can only be a wrong form of the one that is due.
+        The tester reports a message that differs, and takes it all the same. The messages of one process in one
+        collective context come in the order of the collectives. Therefore the message that differs can only be a wrong
+        form of the message that is due.
         """
         world = self.peers[source]
         if self.universe.procs[world].client == self.proc.info.client:

@@ -55,7 +55,7 @@ class Receive:
 
     Attributes:
         source: rank in the communicator, or ANY.
-        done: becomes the message when all of it is there; cancelled when the receive is.
+        done: future of the complete message; it is cancelled when the receive is cancelled.
         what, rule: for people, if it never comes.
     """
 
@@ -100,7 +100,7 @@ class Options:
     """Variants of behaviour within the rules that scripts can choose (`TEST_set`).
 
     Attributes:
-        junk: fill fields that do not count with ones.
+        junk: fill ignored fields with ones.
         withhold_protoack: send none until it is 0 again.
         drqid: request id of the next long message received; 0: as they come.
         srqid: request id of all messages sent; 0: as they come.

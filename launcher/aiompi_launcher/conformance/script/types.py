@@ -81,7 +81,7 @@ class Cells:
     Attributes:
         data: as a C program would have it.
         count: numbers in it.
-        hidden: what a status has besides its three numbers, by the place of the first.
+        hidden: the state that a status has besides its three numbers; key: place of the first number.
     """
 
     def __init__(self, type: Type, length: int) -> None:
