@@ -86,7 +86,7 @@ def test_all_families_are_tested() -> None:
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)
 def test_interrupted_while_it_measures(signum: signal.Signals, site: Site) -> None:
-    running = site.start(*BENCH, "sockets", "--quick", "--repeat", "100")
+    running = site.start(*BENCH, "sockets", "--quick", "--repeat", "20")
     running.expect("blocking, 8 B")
     running.signal(signum)
     result = running.finish()

@@ -340,7 +340,7 @@ def test_every_peer(site: Site) -> None:
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_collectives_of_any_number_of_ranks(ranks: int, site: Site) -> None:
-    rows, _ = records(site, "barrier", "latency", "allreduce", "--sizes", "8", "-n", str(ranks))
+    rows, _ = records(site, "barrier", "allreduce", "latency", "--sizes", "8", "-n", str(ranks))
     assert {row["benchmark"]: row["ranks"] for row in rows} == {"barrier": ranks, "latency": 2, "allreduce": ranks}
 
 

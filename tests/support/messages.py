@@ -17,6 +17,8 @@ STRICT: Final = Codec(pickle=False)
 LENIENT: Final = Codec()
 PICKLED: Final = 0xC7
 FRAMED: Final = 0xC8
+#: types whose values are the same if they are equal
+PLAIN: Final = frozenset({bool, bytearray, bytes, int, str, type(None)})
 
 
 @dataclasses.dataclass
@@ -53,8 +55,11 @@ def through(obj: Any, codec: Codec = STRICT) -> Any:
 
 def assert_same(a: Any, b: Any) -> None:
     """Equal, of the same types at every level, in the same order."""
-    assert type(a) is type(b)
-    if isinstance(a, float) and not isinstance(a, np.generic):
+    kind = type(a)
+    assert kind is type(b)
+    if kind in PLAIN:  # first, as most are
+        assert a == b
+    elif isinstance(a, float) and not isinstance(a, np.generic):
         assert struct.pack("<d", a) == struct.pack("<d", b)
     elif isinstance(a, complex) and not isinstance(a, np.generic):
         assert struct.pack("<dd", a.real, a.imag) == struct.pack("<dd", b.real, b.imag)
@@ -66,7 +71,8 @@ def assert_same(a: Any, b: Any) -> None:
     elif isinstance(a, (set, frozenset)):
         assert_same(sorted(a, key=canonical), sorted(b, key=canonical))
     elif isinstance(a, dict):
-        assert_same(list(a.items()), list(b.items()))
+        assert_same(list(a), list(b))
+        assert_same(list(a.values()), list(b.values()))
     elif isinstance(a, (list, tuple)):
         assert len(a) == len(b)
         for x, y in zip(a, b, strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiompi.bench.contender import (
@@ -128,8 +129,10 @@ _PACKING: Final = Goal("ratio", "at most", 3)
 def figures(options: Options) -> Iterator[Figure]:
     """Measure both forms of aiompi if both are installed; only the default form, where the forms hardly differ."""
     installed = forms()
-    for exchange in _EXCHANGES:
-        yield from _exchange(exchange, installed, options)
+    for _, group in groupby(_EXCHANGES, lambda exchange: (exchange.native, exchange.variables)):
+        exchanges = list(group)
+        for together in [exchanges] if options.quick else [[exchange] for exchange in exchanges]:
+            yield from _exchanges(together, installed, options)
     yield from _bandwidths(installed, options)
     yield from _asleep(installed, options)
     yield from _four(installed, options)
@@ -168,18 +171,22 @@ def _fastest(answer: Answer) -> float:
     return fastest(answer) / 2 * 1e6
 
 
-def _exchange(exchange: Exchange, installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
-    """Measure an exchange between fresh ranks."""
-    jobs = _jobs(installed, 2, _SPIN, *exchange.variables, face="native" if exchange.native else "blocking")
-    work = {**exchange.work, **_short(exchange.rounds, options)}
-    floor_work = {**work, "work": exchange.theirs or exchange.work["work"]}
+def _exchanges(
+    exchanges: Sequence[Exchange], installed: Mapping[str, tuple[str, ...]], options: Options
+) -> Iterator[Figure]:
+    """Measure exchanges with the same settings between fresh ranks."""
+    first = exchanges[0]
+    jobs = _jobs(installed, 2, _SPIN, *first.variables, face="native" if first.native else "blocking")
     with conversations(*jobs, mpich_job(2)) as everyone:
-        if exchange.before is not None:
-            for each in everyone:
-                each.ask(exchange.before)
         *ours, theirs = everyone
-        sides = [*(Side(each, work, _fastest) for each in ours), Side(theirs, floor_work, _fastest)]
-        yield from _beside(exchange.name, "us", installed, exchange.bounds, in_turns(options.repeat, *sides))
+        for exchange in exchanges:
+            if exchange.before is not None:
+                for each in everyone:
+                    each.ask(exchange.before)
+            work = {**exchange.work, **_short(exchange.rounds, options)}
+            floor_work = {**work, "work": exchange.theirs or exchange.work["work"]}
+            sides = [*(Side(each, work, _fastest) for each in ours), Side(theirs, floor_work, _fastest)]
+            yield from _beside(exchange.name, "us", installed, exchange.bounds, in_turns(options.repeat, *sides))
 
 
 def _bandwidths(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
@@ -310,5 +317,6 @@ FAMILY: Final = Family(
 Messages one way, of each form of aiompi that is installed: of the short blocks of a turn the fastest, which nothing
 else disturbs. Ranks of MPICH spin while they wait; those of aiompi do so for 500 us, or sleep (asleep). Beside send and
 recv of mpi4py, its util.pkl5 where that is named, or a bare loop of eventfd, epoll and a word in shared memory.
-Processes of each exchange are its own: objects cost more as long as malloc has not seen a longer message.""",
+Processes of each exchange are its own, but with --quick: objects cost more as long as malloc has not seen a longer
+message.""",
 )
