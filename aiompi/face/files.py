@@ -16,11 +16,6 @@ from aiompi.info import Info
 from aiompi.job.runtime import Runtime
 
 
-def offset_of(offset: object) -> int:
-    """Return the offset of an access, which is checked later."""
-    return integer(offset, "offset")
-
-
 def types_of(etype: Datatype, filetype: Datatype | None) -> tuple[Datatype, Datatype]:
     """Return the elementary type and the file type of a view; without a file type, it is the elementary type."""
     return etype, etype if filetype is None else filetype

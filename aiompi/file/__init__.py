@@ -6,8 +6,9 @@ bytes of the file, `transfer` moves the bytes, and in a `collective` access some
 """
 
 from aiompi.file.file import File
+from aiompi.file.modes import POINTER
 from aiompi.file.null import NULL, NullFile
 from aiompi.file.open import delete, open_file
 from aiompi.file.view import register_datarep
 
-__all__ = ["NULL", "File", "NullFile", "delete", "open_file", "register_datarep"]
+__all__ = ["NULL", "POINTER", "File", "NullFile", "delete", "open_file", "register_datarep"]

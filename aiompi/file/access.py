@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import struct
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
+from aiompi.base.arguments import integer
 from aiompi.base.unsupported_errors import ERR_ACCESS, ERR_NOT_SAME, ERR_READ_ONLY, ERR_UNSUPPORTED_OPERATION
 from aiompi.comm import Channel, Communicator
 from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
@@ -19,10 +21,10 @@ from aiompi.file import transfer
 from aiompi.file.aggregation import Pieces
 from aiompi.file.collective import Collective
 from aiompi.file.disk import Disk
-from aiompi.file.failures import agree, of_cause
+from aiompi.file.failures import agree, fail, of_cause
 from aiompi.file.hints import Hints
 from aiompi.file.locks import locked
-from aiompi.file.modes import MODE_RDONLY, MODE_SEQUENTIAL, MODE_WRONLY
+from aiompi.file.modes import LARGEST, MODE_RDONLY, MODE_SEQUENTIAL, MODE_WRONLY, POINTER
 from aiompi.file.operation import Operation
 from aiompi.file.shared import SharedPointer
 from aiompi.file.transfer import Stop, Stream
@@ -33,6 +35,8 @@ T = TypeVar("T")
 
 #: `transfer.read` or `transfer.write`
 Transfer: TypeAlias = Callable[[int, Pieces, Stream, Stop], int]
+#: the steps of a collective operation
+Steps: TypeAlias = Callable[[Channel], Coroutine[Any, None, T]]
 
 _NUMBER: Final = struct.Struct("<q")
 
@@ -77,16 +81,16 @@ class Access:
 
     def where(self, name: str) -> str:
         """Return the call, the file and this rank, for messages."""
-        return f"{name} on {self.path!r}, rank {self.comm.rank}"
+        return self.comm.where(name)  # which has the name of the file
 
     # Accesses.
 
-    def independent(self, spec: object, offset: int | None, *, writing: bool, at_once: bool = False) -> Request[Status]:
+    def independent(self, spec: object, offset: object, *, writing: bool, at_once: bool = False) -> Request[Status]:
         """Start an access of this process alone.
 
         Args:
             spec: buffer specification.
-            offset: position in elementary types; None for the pointer of this process, which moves on at once.
+            offset: position in elementary types; POINTER for the pointer of this process, which moves on at once.
             writing: True to write, False to read.
             at_once: True if the caller waits for it before it does anything else.
 
@@ -109,36 +113,55 @@ class Access:
 
         def work() -> int:
             start = self.shared.advance(nbytes // view.unit) * view.unit
+            self.check_end(view, start, nbytes, name)
             return self.move(view, start, buffer, stop, writing)
 
         return self._alone(name, work, nbytes, stop, at_once=at_once)
 
-    def collective(self, spec: object, offset: int | None, *, writing: bool, at_once: bool = False) -> Operation:
-        """Start a collective access, which all processes make; see `independent`."""
+    def collective(self, spec: object, offset: object, *, writing: bool, at_once: bool = False) -> Operation:
+        """Start a collective access, which all processes make; see `independent`. The request has all errors."""
         name = "File_write_all" if writing else "File_read_all"
-        self.check_positions(name)
-        buffer, nbytes = self._resolve(spec, name, writing)
-        start = self._start(offset, nbytes, name)
-        call = Collective(self, name, buffer, nbytes, writing=writing, at_once=at_once)
-        return self._operation(self._awaited(self.start(name, lambda channel: call.run(channel, start))), None)
+
+        def prepare() -> Steps[int]:
+            self.check_positions(name)
+            buffer, nbytes = self._resolve(spec, name, writing)
+            before = self.position
+            start = self._start(offset, nbytes, name)
+            after = self.position
+            call = Collective(self, name, buffer, nbytes, writing=writing, at_once=at_once)
+
+            async def run(channel: Channel) -> int:
+                try:
+                    return await call.run(channel, start)
+                finally:
+                    if not call.begun and self.position == after:
+                        self.position = before
+
+            return run
+
+        return self._operation(self._awaited(self.together(name, prepare)), None)
 
     def ordered(self, spec: object, *, writing: bool, at_once: bool = False) -> Operation:
-        """Start an access of all processes at the shared pointer, in rank order (section 14.4.4)."""
+        """Start an access of all processes at the shared pointer, in rank order (section 14.4.4); see `collective`."""
         name = "File_write_ordered" if writing else "File_read_ordered"
-        buffer, nbytes = self._resolve(spec, name, writing)
-        unit = self.view.unit
-        call = Collective(self, name, buffer, nbytes, writing=writing, at_once=at_once)
 
-        async def run(channel: Channel) -> int:
-            told = await agree(channel, None, _NUMBER.pack(nbytes // unit))
-            units = [_NUMBER.unpack(data)[0] for data in told]
-            before = [0]
-            work = lambda: before.append(self.shared.advance(sum(units)))  # noqa: E731
-            error = await self.attempt(work, name) if channel.rank == 0 else None
-            base = _NUMBER.unpack((await agree(channel, error, _NUMBER.pack(before[-1])))[0])[0]
-            return await call.run(channel, (base + sum(units[: channel.rank])) * unit)
+        def prepare() -> Steps[int]:
+            buffer, nbytes = self._resolve(spec, name, writing)
+            unit = self.view.unit
+            call = Collective(self, name, buffer, nbytes, writing=writing, at_once=at_once)
 
-        return self._operation(self._awaited(self.start(name, run)), None)
+            async def run(channel: Channel) -> int:
+                told = await agree(channel, None, _NUMBER.pack(nbytes // unit))
+                units = [_NUMBER.unpack(data)[0] for data in told]
+                before = [0]
+                work = lambda: before.append(self.shared.advance(sum(units)))  # noqa: E731
+                error = await self.attempt(work, name) if channel.rank == 0 else None
+                base = _NUMBER.unpack((await agree(channel, error, _NUMBER.pack(before[-1])))[0])[0]
+                return await call.run(channel, (base + sum(units[: channel.rank])) * unit)
+
+            return run
+
+        return self._operation(self._awaited(self.together(name, prepare)), None)
 
     # Split collectives (section 14.4.5).
 
@@ -194,14 +217,26 @@ class Access:
         buffer = resolve_send(spec, "buf") if writing else resolve_recv(spec, "buf")
         return buffer, self.view.nbytes(buffer)
 
-    def _start(self, offset: int | None, nbytes: int, name: str) -> int:
+    def _start(self, offset: object, nbytes: int, name: str) -> int:
         """Return where in the stream an access begins; an access at the pointer moves it on."""
-        if offset is None:
-            offset = self.position
+        at = self.position if offset is POINTER else integer(offset, "offset")
+        if not 0 <= at <= LARGEST:
+            raise InvalidArgumentError(f"{self.where(name)}: offset is {at}: expected 0 to 2**63 - 1")
+        self.check_end(self.view, at * self.view.unit, nbytes, name)
+        if offset is POINTER:
             self.position += nbytes // self.view.unit
-        elif offset < 0:
-            raise InvalidArgumentError(f"{self.where(name)}: offset is {offset}: expected 0 or more")
-        return offset * self.view.unit
+        return at * self.view.unit
+
+    def check_end(self, view: View, start: int, nbytes: int, name: str) -> None:
+        """Check that an access ends before the largest offset of files.
+
+        Raises:
+            InvalidArgumentError: it does not.
+        """
+        if nbytes and (last := view.position(start + nbytes - 1)) >= LARGEST:
+            raise InvalidArgumentError(
+                f"{self.where(name)}: the access reaches to byte {last} of the file: files end before byte 2**63 - 1"
+            )
 
     def _alone(self, name: str, work: Callable[[], int], nbytes: int, stop: Stop, *, at_once: bool) -> Request[Status]:
         """Start an access that no other process takes part in; it is made here if nothing waits for this thread."""
@@ -242,9 +277,18 @@ class Access:
         """Start an operation of this process alone, which a function does in a thread."""
         return self.comm.run(self._done(name, self.disk.run(work, at_once=at_once)))
 
-    def start(self, name: str, steps: Callable[[Channel], Coroutine[Any, None, T]]) -> Request[T]:
-        """Start a collective operation, whose steps are a coroutine."""
-        return self.comm.start_on(self.comm.channel(name), steps)
+    def together(self, name: str, prepare: Callable[[], Steps[T]]) -> Request[T]:
+        """Start a collective operation. Where it cannot be made in this process, it fails in all of them.
+
+        Args:
+            name: of the call.
+            prepare: checks the arguments, and returns the steps, whose first one is `agree`.
+        """
+        try:
+            steps = prepare()
+        except Exception as error:
+            steps = functools.partial(fail, error=error)
+        return self.comm.start(steps, name)
 
     def move(self, view: View, start: int, buffer: Buffer, stop: Stop, writing: bool) -> int:
         """Write or read the items of a buffer, in a thread of the disk. Return the bytes."""

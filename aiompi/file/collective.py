@@ -21,7 +21,7 @@ from aiompi.engine import Request
 from aiompi.errors import MPIError
 from aiompi.file.aggregation import Part, Pieces, cut, read_window, total, write_window
 from aiompi.file.failures import agree, of_cause
-from aiompi.file.hints import AUTOMATIC
+from aiompi.file.hints import AUTOMATIC, WAYS
 from aiompi.file.transfer import Stop
 
 if TYPE_CHECKING:
@@ -31,20 +31,29 @@ if TYPE_CHECKING:
 DIRECT: Final = 16 * 2**10
 #: ranges of aggregators begin at multiples of this, bytes
 _ALIGNED: Final = 64 * 2**10
-#: message of a rank about its access: first byte in the file, byte after the last, bytes, pieces
-_ACCESS: Final = struct.Struct("<4q")
+#: message of a rank about its access; see `_Told`
+_ACCESS: Final = struct.Struct("<7q")
 #: message at the end: first wanted byte after the end of the file
 _END: Final = struct.Struct("<q")
 _NEVER: Final = 2**63 - 1
 
 
-class _Range(NamedTuple):
-    """The range and the size of the access of one rank."""
+class _Told(NamedTuple):
+    """The access of one rank.
+
+    Attributes:
+        low, high: first byte in the file, byte after the last.
+        nbytes, pieces: number of them.
+        cb_nodes, cb_buffer_size, way: hints of the rank; those of rank 0 count, so that all ranks do the same.
+    """
 
     low: int
     high: int
     nbytes: int
     pieces: int
+    cb_nodes: int
+    cb_buffer_size: int
+    way: int
 
 
 class Collective:
@@ -57,13 +66,17 @@ class Collective:
         nbytes: bytes of the stream that they take.
         writing: True to write, False to read.
         at_once: True if the caller waits for the end.
+
+    Attributes:
+        begun: True once all ranks have come, with arguments that are right.
     """
 
     def __init__(self, file: Access, name: str, buffer: Buffer, nbytes: int, *, writing: bool, at_once: bool) -> None:
-        self._file, self._view, self._hints = file, file.view, file.hints
+        self._file, self._view = file, file.view
         self._name, self._buffer, self._nbytes = name, buffer, nbytes
         self._writing, self._at_once = writing, at_once
         self._error: MPIError | None = None
+        self.begun = False
         self._end = _NEVER  # of the file, as far as reads have met it
 
     async def run(self, channel: Channel, start: int) -> int:
@@ -72,8 +85,15 @@ class Collective:
         Raises:
             aiompi.MPIError: a rank has failed; all of them raise it.
         """
-        ranges = [_Range(*_ACCESS.unpack(data)) for data in await agree(channel, None, self._range(start))]
-        if self._is_direct(ranges):
+        error, mine = None, b""
+        try:
+            self._file.check_end(self._view, start, self._nbytes, self._name)
+            mine = _ACCESS.pack(*self._told(start))
+        except MPIError as failed:
+            error = failed
+        told = [_Told(*_ACCESS.unpack(data)) for data in await agree(channel, error, mine)]
+        self.begun = True
+        if self._is_direct(told):
             move = functools.partial(self._file.move, self._view, start, self._buffer, Stop(), self._writing)
             done = await self._attempt(move, self._nbytes)
             await agree(channel, self._error)
@@ -81,7 +101,7 @@ class Collective:
         stream = await self._attempt(self._stream)
         await agree(channel, self._error)
         pieces = self._view.pieces(start, self._nbytes)
-        exchange = _Exchange(self, channel, ranges, pieces, stream)
+        exchange = _Exchange(self, channel, told, pieces, stream)
         await (exchange.write() if self._writing else exchange.read())
         ends = [_END.unpack(data)[0] for data in await agree(channel, self._error, _END.pack(self._end))]
         if self._writing:
@@ -92,21 +112,23 @@ class Collective:
             raise self._error
         return done
 
-    def _range(self, start: int) -> bytes:
-        """Return the range and the size of the access of this rank."""
-        view, nbytes = self._view, self._nbytes
+    def _told(self, start: int) -> _Told:
+        """Return what other ranks need to know of the access of this rank."""
+        view, nbytes, hints = self._view, self._nbytes, self._file.hints
+        way = WAYS.index(hints.cb_write if self._writing else hints.cb_read)
+        settings = hints.cb_nodes, hints.cb_buffer_size, way
         if not nbytes:
-            return _ACCESS.pack(_NEVER, 0, 0, 0)
+            return _Told(_NEVER, 0, 0, 0, *settings)
         low, high = view.position(start), view.position(start + nbytes - 1) + 1
-        return _ACCESS.pack(low, high, nbytes, view.count(start, nbytes))
+        return _Told(low, high, nbytes, view.count(start, nbytes), *settings)
 
-    def _is_direct(self, ranges: Sequence[_Range]) -> bool:
+    def _is_direct(self, told: Sequence[_Told]) -> bool:
         """Return True if each rank moves its own data; all ranks come to the same result."""
-        way = self._hints.cb_write if self._writing else self._hints.cb_read
-        nbytes, pieces = sum(each.nbytes for each in ranges), sum(each.pieces for each in ranges)
-        if self._file.atomic or len(ranges) == 1 or not nbytes or way == "disable":
+        way = WAYS[told[0].way]
+        nbytes, pieces = sum(each.nbytes for each in told), sum(each.pieces for each in told)
+        if self._file.atomic or len(told) == 1 or not nbytes or way == "disable":
             return True
-        return way == AUTOMATIC and (pieces <= len(ranges) or nbytes >= DIRECT * pieces)
+        return way == AUTOMATIC and (pieces <= len(told) or nbytes >= DIRECT * pieces)
 
     def _stream(self) -> memoryview:
         """Return the data in the order of the stream, or room for them."""
@@ -161,22 +183,22 @@ class _Exchange:
     Args:
         call: the access.
         channel: of the call.
-        ranges: ranges and sizes of the accesses, in rank order.
+        told: the accesses, in rank order.
         pieces: of this rank, in the file.
         stream: data of this rank, or room for them.
     """
 
     def __init__(
-        self, call: Collective, channel: Channel, ranges: Sequence[_Range], pieces: Pieces, stream: memoryview
+        self, call: Collective, channel: Channel, told: Sequence[_Told], pieces: Pieces, stream: memoryview
     ) -> None:
         self._call, self._channel, self._pieces, self._stream = call, channel, pieces, stream
         self._fd, self._disk = call.file.fd, call.file.disk
-        low, high = min(each.low for each in ranges), max(each.high for each in ranges)
-        self._aggregators = aggregators(channel.hosts, call.file.hints.cb_nodes)
+        low, high = min(each.low for each in told), max(each.high for each in told)
+        self._aggregators = aggregators(channel.hosts, told[0].cb_nodes)
         share = -(-(high - low) // len(self._aggregators))
         share = -(-share // _ALIGNED) * _ALIGNED
         self._bounds = [(low + i * share, min(high, low + (i + 1) * share)) for i in range(len(self._aggregators))]
-        self._window = call.file.hints.cb_buffer_size
+        self._window = told[0].cb_buffer_size
         self._steps = -(-min(share, high - low) // self._window)
         self._parts: list[Part] = []  # at an aggregator, the pieces of each rank
 

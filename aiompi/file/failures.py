@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-from typing import Final
+import struct
+from typing import Final, NoReturn
 
 from aiompi import errors
 from aiompi.base import unsupported_errors as classes
@@ -38,7 +39,10 @@ _ADVICE: Final = {
     errno.EFBIG: "; the limit of the size of a file (ulimit -f, or of the file system) is reached",
     errno.ESPIPE: "; it has no positions: use a regular file",
 }
-_LENGTH: Final = 4
+#: in front of a message: lengths of the error and of the name of the call
+_HEAD: Final = struct.Struct(">II")
+#: the call after which its rank makes no other one on the file
+_CLOSE: Final = "File_close"
 
 
 def of_cause(cause: BaseException, where: str) -> MPIError:
@@ -59,8 +63,8 @@ def of_cause(cause: BaseException, where: str) -> MPIError:
     return error
 
 
-async def agree(channel: Channel, error: MPIError | None, data: bytes = b"") -> list[bytes]:
-    """Exchange errors and data among all processes.
+async def agree(channel: Channel, error: Exception | None, data: bytes = b"") -> list[bytes]:
+    """Exchange errors and data among all processes, and check that all make the same call.
 
     Args:
         channel: of the collective call.
@@ -70,27 +74,58 @@ async def agree(channel: Channel, error: MPIError | None, data: bytes = b"") -> 
         The data of all processes, in rank order.
 
     Raises:
-        aiompi.MPIError: a process has failed: all of them raise the error of the first one in rank order.
+        Exception: a process has failed. A process that has an error raises it, all others raise an MPI error that names
+            the first such process and its error.
+        FileError: ERR_NOT_SAME: another process has made another call.
     """
-    told = b"" if error is None else json.dumps([error.error_class, str(error)]).encode()
+    told, call = b"" if error is None else _telling(error), channel.operation.encode()
+    mine = b"".join([_HEAD.pack(len(told), len(call)), told, call, data])
     blocks = [Block() for _ in range(channel.size)]
-    mine = len(told).to_bytes(_LENGTH, "big") + told + data
     blocks[channel.rank] = Block.holding((mine,), len(mine))
     await ring(channel, blocks)
     found: list[bytes] = []
-    failed: tuple[int, bytes] | None = None
+    failed: MPIError | None = None
+    others: dict[str, int] = {}  # calls -> the first rank that has made it
     for rank, block in enumerate(blocks):
         message = bytes(block.data)
-        end = _LENGTH + int.from_bytes(message[:_LENGTH], "big")
-        if end > _LENGTH and failed is None:
-            failed = rank, message[_LENGTH:end]
-        found.append(message[end:])
-    if failed is not None:
-        rank, text = failed
-        if rank == channel.rank and error is not None:
-            raise error
-        raise _told(rank, text) from error
+        nbytes, length = _HEAD.unpack_from(message)
+        end = _HEAD.size + nbytes
+        if nbytes and failed is None:
+            failed = _told(rank, message[_HEAD.size : end])
+        if message[end : end + length] != call:
+            others.setdefault(message[end : end + length].decode(), rank)
+        found.append(message[end + length :])
+    differs = _disagreement(channel, others) if others else None
+    failure = error or differs or failed
+    if failure is not None:
+        raise failure
     return found
+
+
+async def fail(channel: Channel, error: Exception) -> NoReturn:
+    """Take part in a collective call that this process cannot make; raise the error, and let all others know it."""
+    await agree(channel, error)
+    raise error
+
+
+def _disagreement(channel: Channel, others: dict[str, int]) -> MPIError:
+    """Return the error for other calls. If a process closes the file, later calls on it raise the error as well."""
+    call, rank = next(iter(others.items()))
+    error = FileError(
+        f"{channel.where}: rank {rank} has called {call}; all ranks must make the same collective calls on a file in "
+        "the same order",
+        classes.ERR_NOT_SAME,
+    )
+    if _CLOSE in others:
+        channel.comm.member_failed(error)
+    return error
+
+
+def _telling(error: Exception) -> bytes:
+    """Return the message about an error of this process; what is no MPI error is one of an argument."""
+    if isinstance(error, MPIError):
+        return json.dumps([error.error_class, str(error)]).encode()
+    return json.dumps([errors.ERR_ARG, f"{type(error).__name__}: {error}"]).encode()
 
 
 def _told(rank: int, text: bytes) -> MPIError:

@@ -7,17 +7,19 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from aiompi.base.arguments import integer
 from aiompi.base.unsupported_errors import ERR_READ_ONLY
 from aiompi.comm import Channel
 from aiompi.datatype.datatype import Datatype
-from aiompi.engine import Request
+from aiompi.engine import Request, Schedule
 from aiompi.engine.schedule import settled
 from aiompi.errors import FileError, InvalidArgumentError, MPIError
-from aiompi.file.access import Access
+from aiompi.file.access import Access, Steps
 from aiompi.file.collective import aggregators
 from aiompi.file.failures import agree
 from aiompi.file.modes import (
     DISPLACEMENT_CURRENT,
+    LARGEST,
     MODE_DELETE_ON_CLOSE,
     MODE_RDONLY,
     MODE_SEQUENTIAL,
@@ -38,36 +40,38 @@ class File(Access):
 
     def close(self) -> Request[None]:
         """Close the file once its operations are complete (MPI_File_close)."""
-        pending = [schedule for schedule in self.comm.engine.schedules if schedule.owner is self.comm]
+        pending = self._pending()
 
         async def run(channel: Channel) -> None:
             await settled(pending)
             try:
                 error = await self.attempt(self._release, "File_close")
-                failure: MPIError | None = None
-                try:
-                    await agree(channel, error)
-                except MPIError as told:
-                    failure = told
-                removing = await self.attempt(self._remove, "File_close") if self.comm.rank == 0 else None
-                await agree(channel, removing)
-                if failure is not None:
-                    raise failure
+                await agree(channel, None)  # all have closed it
+                if channel.rank == 0:
+                    error = error or await self.attempt(self._remove, "File_close")
+                await agree(channel, error)
             finally:
                 self._release()
                 self.comm.release()
 
-        return self.start("File_close", run)
+        try:
+            return self.comm.start(run, "File_close")
+        except MPIError:  # the others do not come any more
+            self.abandon()
+            raise
 
     def abandon(self) -> None:
         """Close the file in this process alone, which starts nothing on it any more."""
         self.comm.release()
 
         async def run() -> None:
-            await settled([schedule for schedule in self.comm.engine.schedules if schedule.owner is self.comm])
+            await settled(self._pending())
             self._release()
 
         self.comm.engine.spawn(run())
+
+    def _pending(self) -> list[Schedule[Any]]:
+        return [schedule for schedule in self.comm.engine.schedules if schedule.owner is self.comm]
 
     def _release(self) -> None:
         self.shared.close()
@@ -82,20 +86,27 @@ class File(Access):
 
     # Size (section 14.2).
 
-    def set_size(self, size: int) -> Request[None]:
+    def set_size(self, size: object) -> Request[None]:
         """Set the size in bytes (MPI_File_set_size)."""
-        return self._resize("File_set_size", size, lambda: os.ftruncate(self.fd, size))
+        return self._resize("File_set_size", size, lambda nbytes: os.ftruncate(self.fd, nbytes))
 
-    def preallocate(self, size: int) -> Request[None]:
+    def preallocate(self, size: object) -> Request[None]:
         """Reserve disk space for a number of bytes (MPI_File_preallocate)."""
-        return self._resize("File_preallocate", size, lambda: os.posix_fallocate(self.fd, 0, size) if size else None)
+        reserve = lambda nbytes: os.posix_fallocate(self.fd, 0, nbytes) if nbytes else None  # noqa: E731
+        return self._resize("File_preallocate", size, reserve)
 
-    def _resize(self, name: str, size: int, work: Callable[[], object]) -> Request[None]:
-        if size < 0:
-            raise InvalidArgumentError(f"{self.where(name)}: size is {size}: expected a number of bytes, 0 or more")
-        if self.amode & MODE_RDONLY:
-            raise FileError(f"{self.where(name)}: the file was opened with MODE_RDONLY", ERR_READ_ONLY)
-        return self._by_first(name, _NUMBER.pack(size), work)
+    def _resize(self, name: str, size: object, work: Callable[[int], object]) -> Request[None]:
+        def prepare() -> Steps[None]:
+            nbytes = integer(size, "size")
+            if not 0 <= nbytes <= LARGEST:
+                raise InvalidArgumentError(
+                    f"{self.where(name)}: size is {nbytes}: expected a number of bytes, 0 to 2**63 - 1"
+                )
+            if self.amode & MODE_RDONLY:
+                raise FileError(f"{self.where(name)}: the file was opened with MODE_RDONLY", ERR_READ_ONLY)
+            return self._by_first(name, str(nbytes), lambda: work(nbytes))
+
+        return self.together(name, prepare)
 
     def size(self, *, at_once: bool = False) -> Request[int]:
         """Return the size in bytes (MPI_File_get_size)."""
@@ -107,31 +118,45 @@ class File(Access):
         async def run(channel: Channel) -> None:
             await agree(channel, await self.attempt(lambda: os.fsync(self.fd), "File_sync"))
 
-        return self.start("File_sync", run)
+        return self.together("File_sync", lambda: run)
 
     # Views (section 14.3) and settings.
 
     def set_view(
-        self, disp: int, etype: Datatype, filetype: Datatype, datarep: str, given: Mapping[str, str]
+        self,
+        disp: object,
+        etype: Datatype,
+        filetype: Datatype,
+        datarep: str,
+        given: Callable[[], Mapping[str, str]],
     ) -> Request[None]:
-        """Set the view of this process, and move its pointer to the start of the view (MPI_File_set_view)."""
+        """Set the view of this process, and move its pointer to the start of the view (MPI_File_set_view).
+
+        Args:
+            disp: bytes.
+            etype, filetype: types.
+            datarep: name of the representation of data.
+            given: returns the hints.
+        """
 
         async def run(channel: Channel) -> None:
-            error, view = None, self.view
+            error: Exception | None = None
+            view = self.view
+            hints: Mapping[str, str] = {}
             try:
-                at = await self._current() if disp == DISPLACEMENT_CURRENT else disp
-                view = View(at, Datatype(etype), Datatype(filetype), datarep)
-            except MPIError as failed:
+                at = await self._current() if disp == DISPLACEMENT_CURRENT else integer(disp, "disp")
+                view, hints = View(at, Datatype(etype), Datatype(filetype), datarep), given()
+            except Exception as failed:
                 error = failed
             mine = _NUMBER.pack(view.etype.extent) + view.datarep.encode()
             self.check_same(await agree(channel, error, mine), "File_set_view: datarep, or the extent of etype,")
             first = channel.rank == 0
             error = await self.attempt(self.shared.reset, "File_set_view") if first else None
             self.view, self.position, self.shared.start = view, 0, 0
-            self.hints.update(given)
+            self.hints.update(hints)
             await agree(channel, error)
 
-        return self.start("File_set_view", run)
+        return self.together("File_set_view", lambda: run)
 
     async def _current(self) -> int:
         """Return where the shared pointer is, in bytes of the file."""
@@ -142,14 +167,19 @@ class File(Access):
         position = await self.in_thread("File_set_view", self.shared.load)
         return self.view.position(position * self.view.unit)
 
-    def set_atomicity(self, atomic: bool) -> Request[None]:
+    def set_atomicity(self, flag: object) -> Request[None]:
         """Set or leave atomic mode: accesses then happen one after the other (MPI_File_set_atomicity)."""
 
-        async def run(channel: Channel) -> None:
-            self.check_same(await agree(channel, None, bytes([atomic])), "File_set_atomicity: flag")
-            self.atomic = atomic
+        def prepare() -> Steps[None]:
+            atomic = bool(flag)
 
-        return self.start("File_set_atomicity", run)
+            async def run(channel: Channel) -> None:
+                self.check_same(await agree(channel, None, bytes([atomic])), "File_set_atomicity: flag")
+                self.atomic = atomic
+
+            return run
+
+        return self.together("File_set_atomicity", prepare)
 
     @property
     def aggregators(self) -> int:
@@ -171,18 +201,24 @@ class File(Access):
 
         return self.comm.run(run())
 
-    def seek_shared(self, offset: int, whence: int) -> Request[None]:
+    def seek_shared(self, offset: object, whence: object) -> Request[None]:
         """Move the shared pointer (MPI_File_seek_shared)."""
+        name = "File_seek_shared"
 
-        def move() -> None:
-            base = 0
-            if whence == SEEK_END:
-                base = self._units(os.fstat(self.fd).st_size)
-            elif whence == SEEK_CUR:
-                base = self.shared.load()
-            self.shared.store(self._sought(base, offset, whence, "File_seek_shared"))
+        def prepare() -> Steps[None]:
+            by, origin = integer(offset, "offset"), integer(whence, "whence")
 
-        return self._by_first("File_seek_shared", _NUMBER.pack(offset) + bytes([whence & 255]), move)
+            def move() -> None:
+                base = 0
+                if origin == SEEK_END:
+                    base = self._units(os.fstat(self.fd).st_size)
+                elif origin == SEEK_CUR:
+                    base = self.shared.load()
+                self.shared.store(self._sought(base, by, origin, name))
+
+            return self._by_first(name, f"{by} {origin}", move)
+
+        return self.together(name, prepare)
 
     def shared_position(self, *, at_once: bool = False) -> Request[int]:
         """Return the position of the shared pointer (MPI_File_get_position_shared)."""
@@ -195,15 +231,17 @@ class File(Access):
     def _sought(self, base: int, offset: int, whence: int, name: str) -> int:
         if whence not in (SEEK_SET, SEEK_CUR, SEEK_END):
             raise InvalidArgumentError(f"{self.where(name)}: whence is {whence}: expected SEEK_SET, SEEK_CUR, SEEK_END")
-        if base + offset < 0:
-            raise InvalidArgumentError(f"{self.where(name)}: position {base + offset} is before the start of the view")
+        if not 0 <= base + offset <= LARGEST:
+            raise InvalidArgumentError(
+                f"{self.where(name)}: position {base + offset} is not one of 0 to 2**63 - 1, from the start of the view"
+            )
         return base + offset
 
-    def _by_first(self, name: str, arguments: bytes, work: Callable[[], Any]) -> Request[None]:
-        """Let rank 0 call a function; check that all processes give the same arguments."""
+    def _by_first(self, name: str, arguments: str, work: Callable[[], object]) -> Steps[None]:
+        """Return the steps of a call for which rank 0 calls a function; all processes give the same arguments."""
 
         async def run(channel: Channel) -> None:
-            self.check_same(await agree(channel, None, arguments), f"{name}: an argument")
+            self.check_same(await agree(channel, None, arguments.encode()), f"{name}: an argument")
             await agree(channel, await self.attempt(work, name) if channel.rank == 0 else None)
 
-        return self.start(name, run)
+        return run

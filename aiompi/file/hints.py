@@ -8,7 +8,10 @@ from typing import Final
 #: bytes that an aggregator collects before it writes or reads
 CB_BUFFER_SIZE: Final = 16 * 2**20
 AUTOMATIC: Final = "automatic"
-_WAYS: Final = ("enable", "disable", AUTOMATIC)
+#: most digits of a number that has 64 bits for sure
+_DIGITS: Final = 18
+#: values of romio_cb_write and romio_cb_read
+WAYS: Final = ("enable", "disable", AUTOMATIC)
 
 
 class Hints:
@@ -34,7 +37,7 @@ class Hints:
         both = {"true": "enable", "false": "disable"}.get(given.get("collective_buffering", ""), "")
         for name in ("cb_write", "cb_read"):
             way = given.get(f"romio_{name}", both)
-            if way in _WAYS:
+            if way in WAYS:
                 setattr(self, name, way)
 
     def items(self, aggregators: int) -> dict[str, str]:
@@ -52,5 +55,7 @@ class Hints:
 
 
 def _number(text: str | None, default: int) -> int:
-    """Return the value of a hint if it is a positive number, else the default."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and int(text) > 0 else default
+    """Return the value of a hint if it is a positive number of at most 18 digits, else the default."""
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > _DIGITS:
+        return default
+    return int(text) or default

@@ -29,6 +29,10 @@ SEEK_CUR: Final = 1
 SEEK_END: Final = 2
 DISPLACEMENT_CURRENT: Final = -54278278
 DISP_CUR: Final = DISPLACEMENT_CURRENT
+#: largest size of a file, and largest offset
+LARGEST: Final = 2**63 - 1
+#: in place of an offset: the pointer of the process
+POINTER: Final = object()
 
 _ACCESS: Final = {MODE_RDONLY: os.O_RDONLY, MODE_WRONLY: os.O_WRONLY, MODE_RDWR: os.O_RDWR}
 _KNOWN: Final = 2 * MODE_APPEND - 1

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiompi import create
@@ -21,7 +20,6 @@ from aiompi.file.modes import MODE_APPEND, MODE_CREATE, MODE_EXCL, flags_of
 from aiompi.file.null import NULL
 from aiompi.file.shared import SharedPointer
 
-_AMODE: Final = struct.Struct("<q")
 #: position at first, and the token of the shared pointer
 _START: Final = struct.Struct("<q16s")
 #: permissions of a new file before the umask
@@ -30,48 +28,57 @@ _RIGHTS: Final = 0o666
 Name = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
-def open_file(comm: Communicator, filename: Name, amode: object, given: Mapping[str, str]) -> Request[File]:
+def open_file(
+    comm: Communicator, filename: Name, amode: object, given: Callable[[], Mapping[str, str]]
+) -> Request[File]:
     """Open a file; all processes of a communicator call this (MPI_File_open).
 
     Args:
         comm: an intracommunicator.
         filename: path, which names the same file in all processes.
         amode: mode of access, the same in all processes.
-        given: hints.
+        given: returns the hints.
 
     Returns:
         The request; its result is the file.
 
     Raises:
         InvalidCommError: an intercommunicator.
-        TypeError: the mode is no integer.
+        TypeError: awaiting the request: an argument is of a wrong type.
         FileError: awaiting the request, in all processes: the file cannot be opened.
     """
     if comm.remote is not None:
         raise InvalidCommError(f"{comm.where('File_open')}: a file is opened on an intracommunicator")
-    mode = integer(amode, "File.Open: amode", "a sum of modes, such as MODE_CREATE + MODE_RDWR")
-    opening = _Opening(os.fsdecode(filename), mode)
-    return comm.run(opening.run(create.dup(comm), given))
+    return comm.run(_Opening(filename, amode, given).run(create.dup(comm)))
 
 
 class _Opening:
     """How one process opens a file.
 
     Args:
-        path: of the file.
+        filename: path of the file.
         amode: mode of access.
+        given: returns the hints.
     """
 
-    def __init__(self, path: str, amode: int) -> None:
-        self._path = path
-        self._amode = amode
+    def __init__(self, filename: Name, amode: object, given: Callable[[], Mapping[str, str]]) -> None:
+        self._path, self._amode, self._flags = repr(filename), 0, 0
+        self._hints: Mapping[str, str] = {}
+        self._error: Exception | None = None
+        try:
+            self._path = os.fsdecode(filename)
+            self._hints = given()
+            self._amode = integer(amode, "File.Open: amode", "a sum of modes, such as MODE_CREATE + MODE_RDWR")
+            self._flags = flags_of(self._amode)
+        except Exception as error:  # which all processes are to know
+            self._error = error
         self._fd = -1
 
-    async def run(self, duplicate: Request[Communicator], given: Mapping[str, str]) -> File:
+    async def run(self, duplicate: Request[Communicator]) -> File:
         comm = await duplicate
-        comm.hints = {}
+        comm.hints, comm.name = {}, repr(self._path)
         try:
-            start, token = await comm.start(functools.partial(self._open, comm), "File_open")
+            start, token = await comm.start(self._open, "File_open")
         except BaseException:
             if self._fd >= 0:
                 os.close(self._fd)
@@ -79,39 +86,33 @@ class _Opening:
             raise
         shared = SharedPointer(self._path, token, start)
         file = File(comm, self._path, self._amode, self._fd, shared)
-        file.hints.update(given)
+        file.hints.update(self._hints)
         file.errhandler = NULL.errhandler
         return file
 
-    async def _open(self, comm: Communicator, channel: Channel) -> tuple[int, str]:
+    async def _open(self, channel: Channel) -> tuple[int, str]:
         """Open the file in the first process, which may create it, and then in the others."""
-        error: MPIError | None = None
-        flags, amode = 0, self._amode
-        try:
-            flags = flags_of(amode)
-        except FileError as failed:
-            error = FileError(f"{self._where(comm)}: {failed}", failed.error_class)
-        if len(set(await agree(channel, error, _AMODE.pack(amode)))) > 1:
-            raise FileError(f"{self._where(comm)}: amode is not the same in all processes", ERR_NOT_SAME)
+        error, flags, amode = self._error, self._flags, self._amode
+        if isinstance(error, FileError):
+            error = FileError(f"{channel.where}: {error}", error.error_class)
+        if len(set(await agree(channel, error, f"{amode:x}".encode()))) > 1:
+            raise FileError(f"{channel.where}: amode is not the same in all processes", ERR_NOT_SAME)
         start, token = 0, os.urandom(8).hex()  # `secrets` takes 3 ms to import
         if channel.rank == 0:
             creating = (os.O_CREAT if amode & MODE_CREATE else 0) | (os.O_EXCL if amode & MODE_EXCL else 0)
-            error = await self._attempt(comm, flags | creating)
+            error = await self._attempt(channel, flags | creating)
             if error is None and amode & MODE_APPEND:
                 start = os.fstat(self._fd).st_size
         start, name = _START.unpack((await agree(channel, error, _START.pack(start, token.encode())))[0])
-        await agree(channel, await self._attempt(comm, flags) if channel.rank else None)
+        await agree(channel, await self._attempt(channel, flags) if channel.rank else None)
         return start, name.decode()
 
-    async def _attempt(self, comm: Communicator, flags: int) -> MPIError | None:
+    async def _attempt(self, channel: Channel, flags: int) -> MPIError | None:
         try:
-            self._fd = await Disk.of(comm.engine).run(lambda: os.open(self._path, flags, _RIGHTS), at_once=True)
+            self._fd = await Disk.of(channel.comm.engine).run(lambda: os.open(self._path, flags, _RIGHTS), at_once=True)
         except Exception as error:
-            return of_cause(error, self._where(comm))
+            return of_cause(error, channel.where)
         return None
-
-    def _where(self, comm: Communicator) -> str:
-        return f"File_open of {self._path!r}, rank {comm.rank}"
 
 
 def delete(filename: Name) -> None:

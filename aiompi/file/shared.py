@@ -13,7 +13,9 @@ import struct
 import threading
 from typing import Final
 
+from aiompi.errors import InvalidArgumentError
 from aiompi.file.locks import locked
+from aiompi.file.modes import LARGEST
 
 _NUMBER: Final = struct.Struct("<q")
 
@@ -28,6 +30,7 @@ class SharedPointer:
     """
 
     def __init__(self, path: str, token: str, start: int) -> None:
+        self._file = path
         folder, name = os.path.split(path)
         self._path = os.path.join(folder, f".{name[:128]}.{token}.pointer")
         self._mutex = threading.Lock()
@@ -42,10 +45,16 @@ class SharedPointer:
             return self._fd
 
     def advance(self, units: int) -> int:
-        """Add to the position, and return what it was before."""
+        """Add to the position, and return what it was before.
+
+        Raises:
+            InvalidArgumentError: the new position has more than 64 bits.
+        """
         fd = self._open()
         with locked(fd, self._mutex, 0, _NUMBER.size):
             before = self._load(fd)
+            if before + units > LARGEST:
+                raise InvalidArgumentError(f"the shared pointer of {self._file!r} would move beyond 2**63 - 1")
             os.pwrite(fd, _NUMBER.pack(before + units), 0)
         return before
 

@@ -12,6 +12,7 @@ from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout.blocks import IntArray
 from aiompi.datatype.predefined import BYTE
 from aiompi.errors import FileError, InvalidArgumentError, InvalidCountError
+from aiompi.file.modes import LARGEST
 
 #: representations of data in files
 _EXTERNAL: Final = "external32"
@@ -39,7 +40,7 @@ class View:
         external: True if data are converted to external32.
 
     Raises:
-        InvalidArgumentError: the displacement is negative, or the file type does not fit a file.
+        InvalidArgumentError: the displacement is negative or above 2**63 - 1, or the file type does not fit a file.
         InvalidTypeError: a type is null, or not committed.
         FileError: ERR_UNSUPPORTED_DATAREP: the representation is unknown, or gives elements of the file type another
             size.
@@ -55,8 +56,8 @@ class View:
     ) -> None:
         etype.check_usable("etype")
         filetype.check_usable("filetype")
-        if disp < 0:
-            raise InvalidArgumentError(f"disp is {disp}: expected a number of bytes, 0 or more")
+        if not 0 <= disp <= LARGEST:
+            raise InvalidArgumentError(f"disp is {disp}: expected a number of bytes, 0 to 2**63 - 1")
         if datarep not in _DATAREPS:
             raise FileError(
                 f"datarep is {datarep!r}: the representations of data are {', '.join(_DATAREPS)}",

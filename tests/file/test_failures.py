@@ -113,7 +113,7 @@ def test_direction(run: Run, path: Path) -> None:
         async with File.Open(comm, path, MPI.MODE_RDONLY) as file:
             for call in (lambda: file.Write(b""), lambda: file.Set_size(1), lambda: file.Preallocate(1)):
                 with pytest.raises(FileError) as failure:
-                    call()
+                    await call()
                 assert failure.value.error_class == MPI.ERR_READ_ONLY
         async with File.Open(comm, path, MPI.MODE_WRONLY) as file:
             with pytest.raises(FileError) as failure:

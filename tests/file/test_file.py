@@ -82,7 +82,7 @@ def test_a_rank_without_a_part_of_the_array(run: Run, path: Path) -> None:
 def test_a_mode_is_a_sum_of_constants(run: Run, path: Path) -> None:
     async def program(comm: Intracomm) -> None:
         with pytest.raises(TypeError, match=r"File.Open: amode is 'w': expected a sum of modes, such as MODE_CREATE"):
-            File.Open(comm, path, "w")  # type: ignore[arg-type]
+            await File.Open(comm, path, "w")  # type: ignore[arg-type]
 
     on(run, 1, program)
 
@@ -304,7 +304,7 @@ def test_sequential_files_have_the_shared_pointer_only(run: Run, path: Path) -> 
             await file.Write_ordered(b"ab")
             for call in (lambda: file.Write_at(0, b""), lambda: file.Write_all(b""), lambda: file.Seek(0)):
                 with pytest.raises(aiompi.FileError) as failure:
-                    call()
+                    await call()
                 assert failure.value.error_class == MPI.ERR_UNSUPPORTED_OPERATION
             await file.Set_view(MPI.DISPLACEMENT_CURRENT)
             assert file.Get_view()[0] == 2 * comm.size

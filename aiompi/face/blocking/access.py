@@ -11,7 +11,8 @@ from aiompi.driver.threads import ASYNCIO_EVENTS, loop_is_running
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.blocking.process import check_running_loop, process, wait
 from aiompi.face.blocking.requests import Request
-from aiompi.face.files import FileCalls, offset_of
+from aiompi.face.files import FileCalls
+from aiompi.file import POINTER
 from aiompi.status import Status, check_status
 from aiompi.typing import BufSpec
 
@@ -70,7 +71,7 @@ class Access(FileCalls):
             BlockingCallError: an event loop is running in this thread.
         """
         file = self._entered("Read_at(offset, buf)")
-        self._access(file.independent(buf, offset_of(offset), writing=False, at_once=True), status)
+        self._access(file.independent(buf, offset, writing=False, at_once=True), status)
 
     def Iread_at(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at an offset (MPI_File_iread_at).
@@ -86,7 +87,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return Request._denote(file.independent(buf, offset_of(offset), writing=False))
+        return Request._denote(file.independent(buf, offset, writing=False))
 
     def Read_at_all(self, offset: int, buf: BufSpec, status: Status | None = None) -> None:
         """Read into a buffer at an offset; collective (MPI_File_read_at_all).
@@ -97,12 +98,12 @@ class Access(FileCalls):
             status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(
-            self._entered("Read_at_all(offset, buf)").collective(buf, offset_of(offset), writing=False, at_once=True),
-            status,
+            self._entered("Read_at_all(offset, buf)").collective(buf, offset, writing=False, at_once=True), status
         )
 
     def Iread_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
@@ -116,9 +117,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: completing it: the buffer specification is wrong in
+                a process.
+            FileError: completing it: a process has failed, or has made another call.
         """
-        return Request._denote(self._admitted.collective(buf, offset_of(offset), writing=False))
+        return Request._denote(self._admitted.collective(buf, offset, writing=False))
 
     def Write_at(self, offset: int, buf: BufSpec, status: Status | None = None) -> None:
         """Write a buffer at an offset (MPI_File_write_at).
@@ -133,7 +136,7 @@ class Access(FileCalls):
             BlockingCallError: an event loop is running in this thread.
         """
         file = self._entered("Write_at(offset, buf)")
-        self._access(file.independent(buf, offset_of(offset), writing=True, at_once=True), status)
+        self._access(file.independent(buf, offset, writing=True, at_once=True), status)
 
     def Iwrite_at(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at an offset (MPI_File_iwrite_at).
@@ -149,7 +152,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return Request._denote(file.independent(buf, offset_of(offset), writing=True))
+        return Request._denote(file.independent(buf, offset, writing=True))
 
     def Write_at_all(self, offset: int, buf: BufSpec, status: Status | None = None) -> None:
         """Write a buffer at an offset; collective (MPI_File_write_at_all).
@@ -160,12 +163,12 @@ class Access(FileCalls):
             status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(
-            self._entered("Write_at_all(offset, buf)").collective(buf, offset_of(offset), writing=True, at_once=True),
-            status,
+            self._entered("Write_at_all(offset, buf)").collective(buf, offset, writing=True, at_once=True), status
         )
 
     def Iwrite_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
@@ -179,9 +182,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: completing it: the buffer specification is wrong in
+                a process.
+            FileError: completing it: a process has failed, or has made another call.
         """
-        return Request._denote(self._admitted.collective(buf, offset_of(offset), writing=True))
+        return Request._denote(self._admitted.collective(buf, offset, writing=True))
 
     # The pointer of this process, which moves on at once (section 14.4.3).
 
@@ -196,7 +201,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._access(self._entered("Read(buf)").independent(buf, None, writing=False, at_once=True), status)
+        self._access(self._entered("Read(buf)").independent(buf, POINTER, writing=False, at_once=True), status)
 
     def Iread(self, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at the pointer of this process (MPI_File_iread).
@@ -210,7 +215,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Request._denote(self._admitted.independent(buf, None, writing=False))
+        return Request._denote(self._admitted.independent(buf, POINTER, writing=False))
 
     def Read_all(self, buf: BufSpec, status: Status | None = None) -> None:
         """Read into a buffer at the pointer of each process; collective (MPI_File_read_all).
@@ -220,10 +225,11 @@ class Access(FileCalls):
             status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._access(self._entered("Read_all(buf)").collective(buf, None, writing=False, at_once=True), status)
+        self._access(self._entered("Read_all(buf)").collective(buf, POINTER, writing=False, at_once=True), status)
 
     def Iread_all(self, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at the pointer of each process; collective (MPI_File_iread_all).
@@ -235,9 +241,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: completing it: the buffer specification is wrong in
+                a process.
+            FileError: completing it: a process has failed, or has made another call.
         """
-        return Request._denote(self._admitted.collective(buf, None, writing=False))
+        return Request._denote(self._admitted.collective(buf, POINTER, writing=False))
 
     def Write(self, buf: BufSpec, status: Status | None = None) -> None:
         """Write a buffer at the pointer of this process (MPI_File_write).
@@ -250,7 +258,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._access(self._entered("Write(buf)").independent(buf, None, writing=True, at_once=True), status)
+        self._access(self._entered("Write(buf)").independent(buf, POINTER, writing=True, at_once=True), status)
 
     def Iwrite(self, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at the pointer of this process (MPI_File_iwrite).
@@ -264,7 +272,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return Request._denote(self._admitted.independent(buf, None, writing=True))
+        return Request._denote(self._admitted.independent(buf, POINTER, writing=True))
 
     def Write_all(self, buf: BufSpec, status: Status | None = None) -> None:
         """Write a buffer at the pointer of each process; collective (MPI_File_write_all).
@@ -274,10 +282,11 @@ class Access(FileCalls):
             status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._access(self._entered("Write_all(buf)").collective(buf, None, writing=True, at_once=True), status)
+        self._access(self._entered("Write_all(buf)").collective(buf, POINTER, writing=True, at_once=True), status)
 
     def Iwrite_all(self, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at the pointer of each process; collective (MPI_File_iwrite_all).
@@ -289,9 +298,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: completing it: the buffer specification is wrong in
+                a process.
+            FileError: completing it: a process has failed, or has made another call.
         """
-        return Request._denote(self._admitted.collective(buf, None, writing=True))
+        return Request._denote(self._admitted.collective(buf, POINTER, writing=True))
 
     # The shared pointer (section 14.4.4).
 
@@ -330,7 +341,8 @@ class Access(FileCalls):
             status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_ordered(buf)").ordered(buf, writing=False, at_once=True), status)
@@ -370,7 +382,8 @@ class Access(FileCalls):
             status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_ordered(buf)").ordered(buf, writing=True, at_once=True), status)
@@ -378,7 +391,7 @@ class Access(FileCalls):
     # Split collectives (section 14.4.5): one at a time on a file.
 
     def Read_at_all_begin(self, offset: int, buf: BufSpec) -> None:
-        """Begin a `Read_at_all` (MPI_File_read_at_all_begin).
+        """Begin a `Read_at_all`, whose other errors its end raises (MPI_File_read_at_all_begin).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -386,13 +399,12 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        file.begin("Read_at_all", lambda: file.collective(buf, offset_of(offset), writing=False))
+        file.begin("Read_at_all", lambda: file.collective(buf, offset, writing=False))
 
     def Read_at_all_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Return the `Read_at_all` that was begun, to be awaited (MPI_File_read_at_all_end).
+        """Complete the `Read_at_all` that was begun (MPI_File_read_at_all_end).
 
         Args:
             buf: the buffer that was given to `Read_at_all_begin`.
@@ -400,25 +412,26 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_at_all_end(buf)").end("Read_at_all"), status)
 
     def Read_all_begin(self, buf: BufSpec) -> None:
-        """Begin a `Read_all` (MPI_File_read_all_begin).
+        """Begin a `Read_all`, whose other errors its end raises (MPI_File_read_all_begin).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        file.begin("Read_all", lambda: file.collective(buf, None, writing=False))
+        file.begin("Read_all", lambda: file.collective(buf, POINTER, writing=False))
 
     def Read_all_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Return the `Read_all` that was begun, to be awaited (MPI_File_read_all_end).
+        """Complete the `Read_all` that was begun (MPI_File_read_all_end).
 
         Args:
             buf: the buffer that was given to `Read_all_begin`.
@@ -426,25 +439,26 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_all_end(buf)").end("Read_all"), status)
 
     def Read_ordered_begin(self, buf: BufSpec) -> None:
-        """Begin a `Read_ordered` (MPI_File_read_ordered_begin).
+        """Begin a `Read_ordered`, whose other errors its end raises (MPI_File_read_ordered_begin).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         file.begin("Read_ordered", lambda: file.ordered(buf, writing=False))
 
     def Read_ordered_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Return the `Read_ordered` that was begun, to be awaited (MPI_File_read_ordered_end).
+        """Complete the `Read_ordered` that was begun (MPI_File_read_ordered_end).
 
         Args:
             buf: the buffer that was given to `Read_ordered_begin`.
@@ -452,12 +466,14 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_ordered_end(buf)").end("Read_ordered"), status)
 
     def Write_at_all_begin(self, offset: int, buf: BufSpec) -> None:
-        """Begin a `Write_at_all` (MPI_File_write_at_all_begin).
+        """Begin a `Write_at_all`, whose other errors its end raises (MPI_File_write_at_all_begin).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -465,13 +481,12 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        file.begin("Write_at_all", lambda: file.collective(buf, offset_of(offset), writing=True))
+        file.begin("Write_at_all", lambda: file.collective(buf, offset, writing=True))
 
     def Write_at_all_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Return the `Write_at_all` that was begun, to be awaited (MPI_File_write_at_all_end).
+        """Complete the `Write_at_all` that was begun (MPI_File_write_at_all_end).
 
         Args:
             buf: the buffer that was given to `Write_at_all_begin`.
@@ -479,25 +494,26 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_at_all_end(buf)").end("Write_at_all"), status)
 
     def Write_all_begin(self, buf: BufSpec) -> None:
-        """Begin a `Write_all` (MPI_File_write_all_begin).
+        """Begin a `Write_all`, whose other errors its end raises (MPI_File_write_all_begin).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        file.begin("Write_all", lambda: file.collective(buf, None, writing=True))
+        file.begin("Write_all", lambda: file.collective(buf, POINTER, writing=True))
 
     def Write_all_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Return the `Write_all` that was begun, to be awaited (MPI_File_write_all_end).
+        """Complete the `Write_all` that was begun (MPI_File_write_all_end).
 
         Args:
             buf: the buffer that was given to `Write_all_begin`.
@@ -505,25 +521,26 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_all_end(buf)").end("Write_all"), status)
 
     def Write_ordered_begin(self, buf: BufSpec) -> None:
-        """Begin a `Write_ordered` (MPI_File_write_ordered_begin).
+        """Begin a `Write_ordered`, whose other errors its end raises (MPI_File_write_ordered_begin).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         file.begin("Write_ordered", lambda: file.ordered(buf, writing=True))
 
     def Write_ordered_end(self, buf: BufSpec, status: Status | None = None) -> None:
-        """Return the `Write_ordered` that was begun, to be awaited (MPI_File_write_ordered_end).
+        """Complete the `Write_ordered` that was begun (MPI_File_write_ordered_end).
 
         Args:
             buf: the buffer that was given to `Write_ordered_begin`.
@@ -531,6 +548,8 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
+            FileError: a process has failed, or has made another call.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_ordered_end(buf)").end("Write_ordered"), status)

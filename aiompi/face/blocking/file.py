@@ -90,14 +90,14 @@ class File(Access):
         Raises:
             InvalidCommError: the communicator is null, or an intercommunicator.
             FileError: the file cannot be opened, or the modes differ or contradict themselves.
+            TypeError: an argument is of a wrong type.
             BlockingCallError: an event loop is running in this thread.
         """
         if not process.initialized and comm:
             process.start()
             return cls.Open(comm, filename, amode, info)  # looked up again: from now on, calls may be wrapped
         admitted = instance(comm, Intracomm, "File.Open: comm", "an intracommunicator")._entered("File.Open(...)")
-        given = hints(info) if info else {}
-        return cls._denote(comm._finish(core.open_file(admitted, filename, amode, given)))
+        return cls._denote(comm._finish(core.open_file(admitted, filename, amode, lambda: hints(info) if info else {})))
 
     def Close(self) -> None:
         """Close the file, whose handle is null at once; collective (MPI_File_close).
@@ -107,9 +107,9 @@ class File(Access):
         Raises:
             BlockingCallError: an event loop is running in this thread.
         """
-        request = self._entered("Close()").close()
+        file = self._entered("Close()")
         self._denoted = None
-        self._finish(request)
+        self._finish(file.close())
 
     # Size (section 14.2).
 
@@ -120,20 +120,22 @@ class File(Access):
             size: bytes; the same in all processes.
 
         Raises:
+            InvalidArgumentError, FileError: the size is wrong in a process, or not the same in all.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._finish(self._entered("Set_size(size)").set_size(integer(size, "Set_size: size")))
+        self._finish(self._entered("Set_size(size)").set_size(size))
 
     def Preallocate(self, size: int) -> None:
         """Reserve room for the first bytes of the file; collective (MPI_File_preallocate).
 
         Args:
-            size: bytes; a shorter file gets this size.
+            size: bytes, the same in all processes; a shorter file gets this size.
 
         Raises:
+            InvalidArgumentError, FileError: the size is wrong in a process, or not the same in all.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._finish(self._entered("Preallocate(size)").preallocate(integer(size, "Preallocate: size")))
+        self._finish(self._entered("Preallocate(size)").preallocate(size))
 
     def Get_size(self) -> int:
         """Return the size of the file in bytes (MPI_File_get_size).
@@ -177,9 +179,9 @@ class File(Access):
             InvalidTypeError, InvalidArgumentError, FileError: an argument is wrong in a process.
             BlockingCallError: an event loop is running in this thread.
         """
-        file = self._entered("Set_view(disp, etype, filetype, datarep, info)")
-        given = hints(info) if info else {}
-        request = file.set_view(integer(disp, "Set_view: disp"), *types_of(etype, filetype), datarep, given)
+        request = self._entered("Set_view(disp, etype, filetype, datarep, info)").set_view(
+            disp, *types_of(etype, filetype), datarep, lambda: hints(info) if info else {}
+        )
         self._finish(request)
 
     # Pointers (sections 14.4.3 and 14.4.4).
@@ -192,6 +194,7 @@ class File(Access):
             whence: SEEK_SET, SEEK_CUR or SEEK_END: the start of the view, the pointer, the end of the file.
 
         Raises:
+            InvalidArgumentError: the position would be negative or above 2**63 - 1.
             BlockingCallError: an event loop is running in this thread.
         """
         self._finish(self._entered("Seek(offset, whence)").seek(integer(offset, "Seek: offset"), whence, at_once=True))
@@ -204,11 +207,10 @@ class File(Access):
             whence: see `Seek`; the same in all processes.
 
         Raises:
+            InvalidArgumentError, FileError: an argument is wrong, or not the same in all processes.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._finish(
-            self._entered("Seek_shared(offset, whence)").seek_shared(integer(offset, "Seek_shared: offset"), whence)
-        )
+        self._finish(self._entered("Seek_shared(offset, whence)").seek_shared(offset, whence))
 
     def Get_position_shared(self) -> int:
         """Return the position of the shared pointer, in elementary types (MPI_File_get_position_shared).
@@ -230,9 +232,10 @@ class File(Access):
             flag: True if they do; the same in all processes.
 
         Raises:
+            FileError: the flags differ.
             BlockingCallError: an event loop is running in this thread.
         """
-        self._finish(self._entered("Set_atomicity(flag)").set_atomicity(bool(flag)))
+        self._finish(self._entered("Set_atomicity(flag)").set_atomicity(flag))
 
 
 def Register_datarep(datarep: str, read_fn: Any, write_fn: Any, extent_fn: Any) -> None:

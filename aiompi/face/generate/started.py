@@ -175,8 +175,8 @@ class Begun(Form):
 
     def _doc(self) -> Doc:
         own = Doc.parse(ast.get_docstring(self.own) or "")
-        errors = ["LocalProtocolError: another split collective is in progress on the file.", *own.entries("Raises")]
-        summary = f"Begin a `{self.own.name}` (MPI_File_{self.name.lower()})."
+        errors = ["LocalProtocolError: another split collective is in progress on the file."]
+        summary = f"Begin a `{self.own.name}`, whose other errors its end raises (MPI_File_{self.name.lower()})."
         return Doc(summary, "", {"Args": section(own.entries("Args")), "Raises": section(errors)})
 
 
@@ -200,11 +200,11 @@ class Ended(Begun):
 
     def _doc(self) -> Doc:
         own = Doc.parse(ast.get_docstring(self.own) or "")
-        summary = f"Return the `{self.own.name}` that was begun, to be awaited (MPI_File_{self.name.lower()})."
+        summary = f"Complete the `{self.own.name}` that was begun (MPI_File_{self.name.lower()})."
         sections = {
             "Args": f"buf: the buffer that was given to `{self.own.name}_begin`.",
             "Returns": own.returns,
-            "Raises": "LocalProtocolError: none was begun.",
+            "Raises": section(["LocalProtocolError: none was begun.", *own.entries("Raises")]),
         }
         return Doc(summary, "", sections)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from aiompi import file as core
 from aiompi.engine import AwaitableCall, Request
-from aiompi.face.files import FileCalls, offset_of
+from aiompi.face.files import FileCalls
+from aiompi.file import POINTER
 from aiompi.status import Status
 from aiompi.typing import BufSpec
 
@@ -15,8 +16,8 @@ class Access(FileCalls):
 
     Offsets and positions count elementary types of the view. The result is the Status, whose `Get_count` tells how much
     was read or written: less was read only at the end of the file. Errors of arguments are raised by the call itself,
-    errors of the file by the await. An access that is not collective ends between two pieces when its await is
-    cancelled; the bytes before are written.
+    errors of the file, and all errors of collective accesses, by the await. An access that is not collective ends
+    between two pieces when its await is cancelled; the bytes before are written.
     """
 
     __slots__ = ()
@@ -44,7 +45,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return AwaitableCall(file.independent(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at")
+        return AwaitableCall(file.independent(buf, offset, writing=False, at_once=True), "File.Read_at")
 
     def Iread_at(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at an offset (MPI_File_iread_at).
@@ -60,7 +61,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return file.independent(buf, offset_of(offset), writing=False)
+        return file.independent(buf, offset, writing=False)
 
     def Read_at_all(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at an offset; collective (MPI_File_read_at_all).
@@ -73,11 +74,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return AwaitableCall(
-            self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at_all"
-        )
+        return AwaitableCall(self._admitted.collective(buf, offset, writing=False, at_once=True), "File.Read_at_all")
 
     def Iread_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at an offset; collective (MPI_File_iread_at_all).
@@ -90,9 +91,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return self._admitted.collective(buf, offset_of(offset), writing=False)
+        return self._admitted.collective(buf, offset, writing=False)
 
     def Write_at(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at an offset (MPI_File_write_at).
@@ -108,7 +111,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return AwaitableCall(file.independent(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at")
+        return AwaitableCall(file.independent(buf, offset, writing=True, at_once=True), "File.Write_at")
 
     def Iwrite_at(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at an offset (MPI_File_iwrite_at).
@@ -124,7 +127,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return file.independent(buf, offset_of(offset), writing=True)
+        return file.independent(buf, offset, writing=True)
 
     def Write_at_all(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at an offset; collective (MPI_File_write_at_all).
@@ -137,11 +140,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return AwaitableCall(
-            self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at_all"
-        )
+        return AwaitableCall(self._admitted.collective(buf, offset, writing=True, at_once=True), "File.Write_at_all")
 
     def Iwrite_at_all(self, offset: int, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at an offset; collective (MPI_File_iwrite_at_all).
@@ -154,9 +157,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return self._admitted.collective(buf, offset_of(offset), writing=True)
+        return self._admitted.collective(buf, offset, writing=True)
 
     # The pointer of this process, which moves on at once (section 14.4.3).
 
@@ -172,7 +177,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return AwaitableCall(self._admitted.independent(buf, None, writing=False, at_once=True), "File.Read")
+        return AwaitableCall(self._admitted.independent(buf, POINTER, writing=False, at_once=True), "File.Read")
 
     def Iread(self, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at the pointer of this process (MPI_File_iread).
@@ -186,7 +191,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return self._admitted.independent(buf, None, writing=False)
+        return self._admitted.independent(buf, POINTER, writing=False)
 
     def Read_all(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the pointer of each process; collective (MPI_File_read_all).
@@ -198,9 +203,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return AwaitableCall(self._admitted.collective(buf, None, writing=False, at_once=True), "File.Read_all")
+        return AwaitableCall(self._admitted.collective(buf, POINTER, writing=False, at_once=True), "File.Read_all")
 
     def Iread_all(self, buf: BufSpec) -> Request[Status]:
         """Start to read into a buffer at the pointer of each process; collective (MPI_File_iread_all).
@@ -212,9 +219,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return self._admitted.collective(buf, None, writing=False)
+        return self._admitted.collective(buf, POINTER, writing=False)
 
     def Write(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at the pointer of this process (MPI_File_write).
@@ -228,7 +237,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return AwaitableCall(self._admitted.independent(buf, None, writing=True, at_once=True), "File.Write")
+        return AwaitableCall(self._admitted.independent(buf, POINTER, writing=True, at_once=True), "File.Write")
 
     def Iwrite(self, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at the pointer of this process (MPI_File_iwrite).
@@ -242,7 +251,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return self._admitted.independent(buf, None, writing=True)
+        return self._admitted.independent(buf, POINTER, writing=True)
 
     def Write_all(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Write a buffer at the pointer of each process; collective (MPI_File_write_all).
@@ -254,9 +263,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return AwaitableCall(self._admitted.collective(buf, None, writing=True, at_once=True), "File.Write_all")
+        return AwaitableCall(self._admitted.collective(buf, POINTER, writing=True, at_once=True), "File.Write_all")
 
     def Iwrite_all(self, buf: BufSpec) -> Request[Status]:
         """Start to write a buffer at the pointer of each process; collective (MPI_File_iwrite_all).
@@ -268,9 +279,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return self._admitted.collective(buf, None, writing=True)
+        return self._admitted.collective(buf, POINTER, writing=True)
 
     # The shared pointer (section 14.4.4).
 
@@ -312,7 +325,9 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
         return AwaitableCall(self._admitted.ordered(buf, writing=False, at_once=True), "File.Read_ordered")
 
@@ -354,14 +369,16 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
         return AwaitableCall(self._admitted.ordered(buf, writing=True, at_once=True), "File.Write_ordered")
 
     # Split collectives (section 14.4.5): one at a time on a file.
 
     def Read_at_all_begin(self, offset: int, buf: BufSpec) -> None:
-        """Begin a `Read_at_all` (MPI_File_read_at_all_begin).
+        """Begin a `Read_at_all`, whose other errors its end raises (MPI_File_read_at_all_begin).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -369,13 +386,12 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        file.begin("Read_at_all", lambda: file.collective(buf, offset_of(offset), writing=False))
+        file.begin("Read_at_all", lambda: file.collective(buf, offset, writing=False))
 
     def Read_at_all_end(self, buf: BufSpec) -> AwaitableCall[Status]:
-        """Return the `Read_at_all` that was begun, to be awaited (MPI_File_read_at_all_end).
+        """Complete the `Read_at_all` that was begun (MPI_File_read_at_all_end).
 
         Args:
             buf: the buffer that was given to `Read_at_all_begin`.
@@ -385,24 +401,26 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
         return AwaitableCall(self._admitted.end("Read_at_all"), "File.Read_at_all_end")
 
     def Read_all_begin(self, buf: BufSpec) -> None:
-        """Begin a `Read_all` (MPI_File_read_all_begin).
+        """Begin a `Read_all`, whose other errors its end raises (MPI_File_read_all_begin).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        file.begin("Read_all", lambda: file.collective(buf, None, writing=False))
+        file.begin("Read_all", lambda: file.collective(buf, POINTER, writing=False))
 
     def Read_all_end(self, buf: BufSpec) -> AwaitableCall[Status]:
-        """Return the `Read_all` that was begun, to be awaited (MPI_File_read_all_end).
+        """Complete the `Read_all` that was begun (MPI_File_read_all_end).
 
         Args:
             buf: the buffer that was given to `Read_all_begin`.
@@ -412,24 +430,26 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
         return AwaitableCall(self._admitted.end("Read_all"), "File.Read_all_end")
 
     def Read_ordered_begin(self, buf: BufSpec) -> None:
-        """Begin a `Read_ordered` (MPI_File_read_ordered_begin).
+        """Begin a `Read_ordered`, whose other errors its end raises (MPI_File_read_ordered_begin).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         file.begin("Read_ordered", lambda: file.ordered(buf, writing=False))
 
     def Read_ordered_end(self, buf: BufSpec) -> AwaitableCall[Status]:
-        """Return the `Read_ordered` that was begun, to be awaited (MPI_File_read_ordered_end).
+        """Complete the `Read_ordered` that was begun (MPI_File_read_ordered_end).
 
         Args:
             buf: the buffer that was given to `Read_ordered_begin`.
@@ -439,11 +459,14 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
         return AwaitableCall(self._admitted.end("Read_ordered"), "File.Read_ordered_end")
 
     def Write_at_all_begin(self, offset: int, buf: BufSpec) -> None:
-        """Begin a `Write_at_all` (MPI_File_write_at_all_begin).
+        """Begin a `Write_at_all`, whose other errors its end raises (MPI_File_write_at_all_begin).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -451,13 +474,12 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        file.begin("Write_at_all", lambda: file.collective(buf, offset_of(offset), writing=True))
+        file.begin("Write_at_all", lambda: file.collective(buf, offset, writing=True))
 
     def Write_at_all_end(self, buf: BufSpec) -> AwaitableCall[Status]:
-        """Return the `Write_at_all` that was begun, to be awaited (MPI_File_write_at_all_end).
+        """Complete the `Write_at_all` that was begun (MPI_File_write_at_all_end).
 
         Args:
             buf: the buffer that was given to `Write_at_all_begin`.
@@ -467,24 +489,26 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
         return AwaitableCall(self._admitted.end("Write_at_all"), "File.Write_at_all_end")
 
     def Write_all_begin(self, buf: BufSpec) -> None:
-        """Begin a `Write_all` (MPI_File_write_all_begin).
+        """Begin a `Write_all`, whose other errors its end raises (MPI_File_write_all_begin).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        file.begin("Write_all", lambda: file.collective(buf, None, writing=True))
+        file.begin("Write_all", lambda: file.collective(buf, POINTER, writing=True))
 
     def Write_all_end(self, buf: BufSpec) -> AwaitableCall[Status]:
-        """Return the `Write_all` that was begun, to be awaited (MPI_File_write_all_end).
+        """Complete the `Write_all` that was begun (MPI_File_write_all_end).
 
         Args:
             buf: the buffer that was given to `Write_all_begin`.
@@ -494,24 +518,26 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
         return AwaitableCall(self._admitted.end("Write_all"), "File.Write_all_end")
 
     def Write_ordered_begin(self, buf: BufSpec) -> None:
-        """Begin a `Write_ordered` (MPI_File_write_ordered_begin).
+        """Begin a `Write_ordered`, whose other errors its end raises (MPI_File_write_ordered_begin).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
 
         Raises:
             LocalProtocolError: another split collective is in progress on the file.
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
         file.begin("Write_ordered", lambda: file.ordered(buf, writing=True))
 
     def Write_ordered_end(self, buf: BufSpec) -> AwaitableCall[Status]:
-        """Return the `Write_ordered` that was begun, to be awaited (MPI_File_write_ordered_end).
+        """Complete the `Write_ordered` that was begun (MPI_File_write_ordered_end).
 
         Args:
             buf: the buffer that was given to `Write_ordered_begin`.
@@ -521,5 +547,8 @@ class Access(FileCalls):
 
         Raises:
             LocalProtocolError: none was begun.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
         return AwaitableCall(self._admitted.end("Write_ordered"), "File.Write_ordered_end")

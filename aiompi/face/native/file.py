@@ -55,10 +55,10 @@ class File(Access):
         Raises:
             InvalidCommError: the communicator is null, or an intercommunicator.
             FileError: awaiting it: the file cannot be opened, or the modes differ or contradict themselves.
+            TypeError: awaiting it: an argument is of a wrong type.
         """
-        given = hints(info) if info else {}
         admitted = instance(comm, Intracomm, "File.Open: comm", "an intracommunicator")._admitted
-        opening = core.open_file(admitted, filename, amode, given)
+        opening = core.open_file(admitted, filename, amode, lambda: hints(info) if info else {})
 
         async def opened() -> Self:
             return cls._denote(await opening)
@@ -70,9 +70,9 @@ class File(Access):
 
         What was started on the file is completed first.
         """
-        request = self._admitted.close()
+        file = self._admitted
         self._denoted = None
-        return AwaitableCall(request, "File.Close")
+        return AwaitableCall(file.close(), "File.Close")
 
     async def __aenter__(self) -> Self:
         return self
@@ -106,16 +106,22 @@ class File(Access):
 
         Args:
             size: bytes; the same in all processes.
+
+        Raises:
+            InvalidArgumentError, FileError: awaiting it: the size is wrong in a process, or not the same in all.
         """
-        return AwaitableCall(self._admitted.set_size(integer(size, "Set_size: size")), "File.Set_size")
+        return AwaitableCall(self._admitted.set_size(size), "File.Set_size")
 
     def Preallocate(self, size: int) -> AwaitableCall[None]:
         """Reserve room for the first bytes of the file; collective (MPI_File_preallocate).
 
         Args:
-            size: bytes; a shorter file gets this size.
+            size: bytes, the same in all processes; a shorter file gets this size.
+
+        Raises:
+            InvalidArgumentError, FileError: awaiting it: the size is wrong in a process, or not the same in all.
         """
-        return AwaitableCall(self._admitted.preallocate(integer(size, "Preallocate: size")), "File.Preallocate")
+        return AwaitableCall(self._admitted.preallocate(size), "File.Preallocate")
 
     def Get_size(self) -> AwaitableCall[int]:
         """Return the size of the file in bytes (MPI_File_get_size).
@@ -151,9 +157,9 @@ class File(Access):
         Raises:
             InvalidTypeError, InvalidArgumentError, FileError: awaiting it: an argument is wrong in a process.
         """
-        file = self._admitted
-        given = hints(info) if info else {}
-        request = file.set_view(integer(disp, "Set_view: disp"), *types_of(etype, filetype), datarep, given)
+        request = self._admitted.set_view(
+            disp, *types_of(etype, filetype), datarep, lambda: hints(info) if info else {}
+        )
         return AwaitableCall(request, "File.Set_view")
 
     # Pointers (sections 14.4.3 and 14.4.4).
@@ -164,6 +170,9 @@ class File(Access):
         Args:
             offset: elementary types, from the place that `whence` names.
             whence: SEEK_SET, SEEK_CUR or SEEK_END: the start of the view, the pointer, the end of the file.
+
+        Raises:
+            InvalidArgumentError: awaiting it: the position would be negative or above 2**63 - 1.
         """
         return AwaitableCall(self._admitted.seek(integer(offset, "Seek: offset"), whence, at_once=True), "File.Seek")
 
@@ -173,10 +182,11 @@ class File(Access):
         Args:
             offset: see `Seek`; the same in all processes.
             whence: see `Seek`; the same in all processes.
+
+        Raises:
+            InvalidArgumentError, FileError: awaiting it: an argument is wrong, or not the same in all processes.
         """
-        return AwaitableCall(
-            self._admitted.seek_shared(integer(offset, "Seek_shared: offset"), whence), "File.Seek_shared"
-        )
+        return AwaitableCall(self._admitted.seek_shared(offset, whence), "File.Seek_shared")
 
     def Get_position_shared(self) -> AwaitableCall[int]:
         """Return the position of the shared pointer, in elementary types (MPI_File_get_position_shared).
@@ -193,8 +203,11 @@ class File(Access):
 
         Args:
             flag: True if they do; the same in all processes.
+
+        Raises:
+            FileError: awaiting it: the flags differ.
         """
-        return AwaitableCall(self._admitted.set_atomicity(bool(flag)), "File.Set_atomicity")
+        return AwaitableCall(self._admitted.set_atomicity(flag), "File.Set_atomicity")
 
 
 FILE_NULL: Final = File()

@@ -10,7 +10,7 @@ from aiompi.driver.threads import ASYNCIO_EVENTS, loop_is_running
 from aiompi.engine import Request as EngineRequest
 from aiompi.face.blocking.process import check_running_loop, process, wait
 from aiompi.face.blocking.requests import Request
-from aiompi.face.files import FileCalls, offset_of
+from aiompi.face.files import FileCalls
 from aiompi.status import Status, check_status
 from aiompi.typing import BufSpec
 

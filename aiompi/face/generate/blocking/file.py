@@ -40,8 +40,7 @@ class File(Access):
             process.start()
             return cls.Open(comm, filename, amode, info)  # looked up again: from now on, calls may be wrapped
         admitted = instance(comm, Intracomm, "File.Open: comm", "an intracommunicator")._entered("File.Open(...)")
-        given = hints(info) if info else {}
-        return cls._denote(comm._finish(core.open_file(admitted, filename, amode, given)))
+        return cls._denote(comm._finish(core.open_file(admitted, filename, amode, lambda: hints(info) if info else {})))
 
     def free(self) -> None:
         """Call `Close` unless the handle is null (MPI_File_close).

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aiompi import file as core
 from aiompi.engine import AwaitableCall, Request
-from aiompi.face.files import FileCalls, offset_of
+from aiompi.face.files import FileCalls
+from aiompi.file import POINTER
 from aiompi.status import Status
 from aiompi.typing import BufSpec
 
@@ -14,8 +15,8 @@ class Access(FileCalls):
 
     Offsets and positions count elementary types of the view. The result is the Status, whose `Get_count` tells how much
     was read or written: less was read only at the end of the file. Errors of arguments are raised by the call itself,
-    errors of the file by the await. An access that is not collective ends between two pieces when its await is
-    cancelled; the bytes before are written.
+    errors of the file, and all errors of collective accesses, by the await. An access that is not collective ends
+    between two pieces when its await is cancelled; the bytes before are written.
     """
 
     __slots__ = ()
@@ -43,7 +44,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return AwaitableCall(file.independent(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at")
+        return AwaitableCall(file.independent(buf, offset, writing=False, at_once=True), "File.Read_at")
 
     def Iread_at(self): ...
 
@@ -58,11 +59,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return AwaitableCall(
-            self._admitted.collective(buf, offset_of(offset), writing=False, at_once=True), "File.Read_at_all"
-        )
+        return AwaitableCall(self._admitted.collective(buf, offset, writing=False, at_once=True), "File.Read_at_all")
 
     def Iread_at_all(self): ...
 
@@ -80,7 +81,7 @@ class Access(FileCalls):
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
         file = self._admitted
-        return AwaitableCall(file.independent(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at")
+        return AwaitableCall(file.independent(buf, offset, writing=True, at_once=True), "File.Write_at")
 
     def Iwrite_at(self): ...
 
@@ -95,11 +96,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return AwaitableCall(
-            self._admitted.collective(buf, offset_of(offset), writing=True, at_once=True), "File.Write_at_all"
-        )
+        return AwaitableCall(self._admitted.collective(buf, offset, writing=True, at_once=True), "File.Write_at_all")
 
     def Iwrite_at_all(self): ...
 
@@ -117,7 +118,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return AwaitableCall(self._admitted.independent(buf, None, writing=False, at_once=True), "File.Read")
+        return AwaitableCall(self._admitted.independent(buf, POINTER, writing=False, at_once=True), "File.Read")
 
     def Iread(self): ...
 
@@ -131,9 +132,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return AwaitableCall(self._admitted.collective(buf, None, writing=False, at_once=True), "File.Read_all")
+        return AwaitableCall(self._admitted.collective(buf, POINTER, writing=False, at_once=True), "File.Read_all")
 
     def Iread_all(self): ...
 
@@ -149,7 +152,7 @@ class Access(FileCalls):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
         """
-        return AwaitableCall(self._admitted.independent(buf, None, writing=True, at_once=True), "File.Write")
+        return AwaitableCall(self._admitted.independent(buf, POINTER, writing=True, at_once=True), "File.Write")
 
     def Iwrite(self): ...
 
@@ -163,9 +166,11 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
-        return AwaitableCall(self._admitted.collective(buf, None, writing=True, at_once=True), "File.Write_all")
+        return AwaitableCall(self._admitted.collective(buf, POINTER, writing=True, at_once=True), "File.Write_all")
 
     def Iwrite_all(self): ...
 
@@ -197,7 +202,9 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
         return AwaitableCall(self._admitted.ordered(buf, writing=False, at_once=True), "File.Read_ordered")
 
@@ -227,7 +234,9 @@ class Access(FileCalls):
             A request whose result is the Status.
 
         Raises:
-            InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
+            InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
+                process.
+            FileError: awaiting it: a process has failed, or has made another call.
         """
         return AwaitableCall(self._admitted.ordered(buf, writing=True, at_once=True), "File.Write_ordered")
 
