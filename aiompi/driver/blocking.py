@@ -35,8 +35,8 @@ class BlockingDriver(DriverBase):
 
     Attributes:
         level: thread level, one of the THREAD_ constants.
-        owner: identifier of the thread that may make calls without `check_thread`. NO_THREAD if every call must use it,
-            for example while the thread sleeps and only signal handlers make calls.
+        owner: identifier of the thread that may make calls without `check_thread`. NO_THREAD if every call must use
+            `check_thread`, for example while the thread sleeps and only signal handlers make calls.
     """
 
     level: ClassVar[int] = THREAD_FUNNELED

@@ -22,8 +22,8 @@ class Partitions(CommunicatorHandle, Generic[Sending, Receiving]):
     def Psend_init(self, buf: BufSpec, partitions: int, dest: int, tag: int = 0, info: Info = INFO_NULL) -> Sending:
         """Bind the arguments of a send whose partitions leave one by one, as they get ready (MPI_Psend_init, MPI-4).
 
-        It meets the `Precv_init` of the other rank that is in turn for this rank, tag and communicator. The other rank
-        may have another number of partitions, of the same length in all.
+        It matches the next `Precv_init` of the other rank for this rank, tag and communicator. The other rank may have
+        another number of partitions, of the same length in all.
 
         Args:
             buf: a buffer specification, whose items are divided equally; its count is the count of one partition.
@@ -46,7 +46,7 @@ class Partitions(CommunicatorHandle, Generic[Sending, Receiving]):
     def Precv_init(self, buf: BufSpec, partitions: int, source: int, tag: int = 0, info: Info = INFO_NULL) -> Receiving:
         """Bind the arguments of a receive whose partitions can be used as they arrive (MPI_Precv_init, MPI-4).
 
-        It meets the `Psend_init` of the other rank that is in turn for its rank, tag and communicator.
+        It matches the next `Psend_init` of the other rank for this rank, tag and communicator.
 
         Args:
             buf: a buffer specification, whose items are divided equally; its count is the count of one partition.

@@ -42,7 +42,7 @@ class Recovery(CommunicatorHandle):
         """Acknowledge failures (MPI_Comm_ack_failed, ULFM): receives from any source wait for the living again.
 
         Args:
-            num_to_ack: acknowledge the first so many of `Get_failed`; None for all that are known.
+            num_to_ack: number of members to acknowledge, the first ones of `Get_failed`; None for all of them.
 
         Returns:
             How many failures are acknowledged now.

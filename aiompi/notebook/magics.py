@@ -182,8 +182,8 @@ class Magics(IPythonMagics):
 class _Screen:
     """Shows events of a cell below it.
 
-    Ranks that raise the same exception share one traceback. Of a warning the first rank is shown at once, and the
-    others at the end.
+    Ranks that raise the same exception share one traceback. The first rank with a warning is shown at once; the other
+    ranks with the same warning at the end.
     """
 
     def __init__(self) -> None:

@@ -146,7 +146,7 @@ class Line:
             self.transmit(HEADER.pack(ACKNOWLEDGEMENT, _ASKS, 0, self._received))
 
     def resume(self, transmit: Callable[[bytes], object]) -> None:
-        """Go on in a new world: send all messages again that the other member may not have."""
+        """Go on in a new world: send again all messages that the other member may not have."""
         self.transmit = transmit
         self._together, self._bytes_together = [], 0
         for number, kind, data, _ in [*self._kept]:

@@ -3,8 +3,8 @@
 Rank 0 orders all writes. It makes a write in its own copy, and sends the change to all other members, which make the
 changes in this order. When every member has made it, or is gone, the writer gets its result.
 
-A new world begins with one copy: the newest that a member has. Then each writer sends the writes again that have no
-result yet, to the rank 0 of this world. Copies have the results of writes as well, so that no write is made twice.
+A new world begins with one copy: the newest that a member has. Then each writer sends its writes without a result
+again, to rank 0 of the new world. Copies have the results of writes as well, so that no write is made twice.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class Dicts:
         self.version = world, 0, names[0]
 
     def resume(self) -> None:
-        """Send the writes again that have no results, when the lines go on."""
+        """Send the writes without a result again, when the lines go on."""
         for number, (_, future) in [*self._writes.items()]:
             if not future.done():
                 self._send(number)

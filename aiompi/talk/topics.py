@@ -136,7 +136,7 @@ class Subscription:
         return obj
 
     def _processed(self) -> None:
-        """End the spans of objects that this task has processed, or a task that has ended."""
+        """End the spans of the objects that this task, or a task that has ended, has processed."""
         current = _current_task()
         for task in [task for task in self._in_process if task is None or task is current or task.done()]:
             self._in_process.pop(task)()
@@ -234,7 +234,7 @@ class Topics:
             self._before -= 1
 
     def _await(self, number: int) -> asyncio.Future[None]:
-        """Return the future of the time when all members have taken a publication."""
+        """Return a future that is done when all members have taken a publication."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._awaited[number] = {line for line in self._exchange.lines if line.error is None}, future
         return future

@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
     Attributes:
         errors: exceptions of ranks, by rank.
-        notes: where the ranks waited that had to be cancelled; empty if there were none.
+        notes: where the cancelled ranks waited; empty if no rank was cancelled.
         hang: the same in a line if they have waited until the limit; empty otherwise.
     """
 

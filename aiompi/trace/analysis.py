@@ -1,4 +1,4 @@
-"""Where the ranks of a trace waited, and for which ranks: the wait states of Scalasca, by call and line."""
+"""Where the ranks of a trace waited, and for which ranks (the wait states of Scalasca), and its critical path."""
 
 from __future__ import annotations
 

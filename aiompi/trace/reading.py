@@ -58,7 +58,7 @@ class Operation:
         context, peer, tag, nbytes: of the message; for a collective `peer` is the root, -1 for none, `tag` its number.
         place, wait_place: the calls that began it and waited for it.
         algorithm: of a collective, where it is known.
-        answers: True for a receive of what the target of an access to a window answers.
+        answers: True for a receive of the answer of a window's target.
         other: the receive of a send, or the send of a receive; of notices and partitioned messages too.
     """
 

@@ -1,6 +1,6 @@
-"""`Unread`: the bound of the frames that wait for a peer which does not read.
+"""`Unread`: the limit of the frames that wait for a peer which does not read.
 
-Without it, a peer that sends questions and reads no answers could make this rank keep any number of answers.
+Without this limit, a peer that sends questions and reads no answers could make this rank keep any number of answers.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MAX_UNREAD: Final = 2**21
 
 
 class Unread:
-    """The frames without payload in the queue of a connection, as the owner of their memory.
+    """Counts the frames without payload in the queue of a connection. It is the `BufferOwner` of each of these frames.
 
     Attributes:
         frames: number of frames, including dropped ones.

@@ -1,4 +1,4 @@
-"""The lock of one rank's memory: words that all ranks of its host share.
+"""The lock of one rank's memory: words that all ranks of its host share. The waits for it are in `Epochs` of `sync`.
 
 The first word names the holders of the lock: none (0), the number of ranks that share it, or `_EXCLUSIVE` and the rank
 that has it alone. A byte for each rank follows. A rank sets its byte before it tries a last time and waits.

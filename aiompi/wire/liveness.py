@@ -152,7 +152,7 @@ def is_cut_off(sock: socket.socket, seconds: float) -> bool:
 def silence(sock: socket.socket) -> float:
     """Return the seconds since the last acknowledgement from the machine at the other end of a TCP connection.
 
-    They tell whether that machine has ended the connection, or the kernel of this machine.
+    When a connection has ended, this time tells whether the other machine or this kernel has ended it.
     """
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)

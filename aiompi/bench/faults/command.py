@@ -44,8 +44,7 @@ whose 99th percentile must be at most 50 ms on an idle machine, and what N visit
 
 
 def plan_of(seed: int, transports: Sequence[str], ways: Sequence[str], kinds: Sequence[str]) -> Plan:
-    """Return the job of a seed, with a transport, a way (key of `STORMS`) and kinds of injections from the given
-    ones."""
+    """Return the job of a seed, with a transport, a way (a key of `STORMS`) and kinds of injections."""
     numbers = random.Random(seed)
     transport = numbers.choice(transports)
     way = numbers.choice([way for way in ways if {*kinds} & {*STORMS[way][1]}])

@@ -147,7 +147,7 @@ class Members(Crowd):
         self.popen_rank("elastic", kind="member", seed=self.plan.seed, address=self._address, calm=self._calm)
 
     def visit(self, count: int) -> subprocess.Popen[bytes]:
-        """Start a process that joins, computes with the others and leaves so many times."""
+        """Start a process that joins, computes with the others and leaves, `count` times."""
         return self.popen_rank("elastic", kind="visitor", address=self._address, count=count)
 
     def await_world(self, count: int) -> float:

@@ -35,7 +35,7 @@ _SIGNALS: Final = {"kill": signal.SIGKILL, "continue": signal.SIGCONT, "leave": 
 
 
 class Injection(NamedTuple):
-    """What is done to which process, how many seconds after all are there.
+    """One injection: its kind and its victim, and the seconds from the time when all processes are there.
 
     `other` is the other end of a link that is cut, and `reset` says how.
     """
@@ -86,7 +86,7 @@ class Trial:
 
     Attributes:
         LONG: largest number of injections.
-        STARTS: as many times as the start has taken are added to the limit, because it tells how busy the machine is.
+        STARTS: how many times the duration of the start is added to the limit: it tells how busy the machine is.
         PATIENCE: seconds that an injection waits for its victim.
         stopped: numbers of the victims whose pause has lasted as long as a stop, because this process was late.
         outcome: what has happened so far.

@@ -118,7 +118,7 @@ def _task(numbers: random.Random) -> tuple[array[int], int]:
 
 
 def executor(seed: int, size: int, seconds: float) -> None:
-    """Have the workers of an executor compute, and end when all are there after this time."""
+    """Have the workers of an executor compute; end after `seconds`, once all workers are there."""
     tasks = Tasks(seed, size, seconds)
     with MPIPoolExecutor(max_workers=size, initializer=begin_work, retries=tasks.retries) as workers:
         while tasks.go_on(workers.num_workers):
@@ -128,7 +128,7 @@ def executor(seed: int, size: int, seconds: float) -> None:
 
 
 async def master(seed: int, size: int, seconds: float, comes: bool) -> None:
-    """Have the workers of a pool compute, and end when all are there after this time."""
+    """Have the workers of a pool compute; end after `seconds`, once all workers are there."""
     tasks = Tasks(seed, size, seconds)
     start: dict[str, Any] = {"start": 0} if comes else {"max_workers": size}
     before = storm.descriptors()

@@ -47,7 +47,8 @@ class DriverBase:
     def finish_soon(self, pending: list[Request[Any]]) -> None:
         """Look for the messages of operations, and remove succeeded operations from the end of their list.
 
-        The native form does so until there is none for a moment, or other work may be due. This form does nothing.
+        The native form does so until no message has come for a moment, or other work may be due. This form does
+        nothing.
 
         Args:
             pending: operations without a result: they only succeed or fail (see `pending_of`).

@@ -115,7 +115,7 @@ class Naming(Protocol):
         """
 
     def room(self, written: int, /) -> int:
-        """Reserve memory of the file for more records; return for how many it then is, `written` if there is no more.
+        """Reserve memory of the file for more records. Return the records that fit then, `written` if no more fit.
 
         A write to memory that the file system cannot provide would end the process.
         """
@@ -138,7 +138,7 @@ class Recorder:
         memory, naming: as above.
         word: number of a word for the record of the next call: the name of the algorithm of a collective, or of the
             call that has bound the arguments of a persistent one, or `ANSWER`.
-        within: number of the place at which the schedule was started that makes a step now; 0 for none.
+        within: while a schedule makes a step, the number of the place that has started this schedule; otherwise 0.
     """
 
     def __init__(

@@ -14,8 +14,8 @@ have its signatures and docstrings, with the changes that follow, and a body by 
 
 A method of the parts may have the name of a method of the asyncio face. Then it gives the body; `...` stands for the
 body by the rules. It may also give the types of its arguments, entries of the docstring (`...` stands for the first
-sentence), and the result. A method of the parts whose first sentence is "Start `Put` ..." likewise follows from `Put`,
-and a function from the method of its name. Coroutines and properties are left to the parts.
+sentence), and the result. A method of the parts whose first sentence is "Start `Put` ..." follows from `Put` in the
+same way. A function follows from the method of the same name. Coroutines and properties are left to the parts.
 """
 
 from __future__ import annotations

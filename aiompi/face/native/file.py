@@ -165,7 +165,7 @@ class File(Access):
     # Pointers (sections 14.4.3 and 14.4.4).
 
     def Seek(self, offset: int, whence: int = SEEK_SET) -> AwaitableCall[None]:
-        """Move the pointer of this process (MPI_File_seek); at once, but with SEEK_END.
+        """Move the pointer of this process (MPI_File_seek); complete at once, except with SEEK_END.
 
         Args:
             offset: elementary types, from the place that `whence` names.

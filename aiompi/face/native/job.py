@@ -191,7 +191,7 @@ async def _begun(runtime: Runtime) -> None:
 
 @atexit.register
 def _leave() -> None:
-    """Tell the agents of ranks that sessions have started that they end."""
+    """For each rank that a session has started, tell its agent that the rank ends."""
     for runtime in _of_sessions:
         runtime.leave_now()
 

@@ -112,7 +112,7 @@ class SharedMemory(Unix):
         return group
 
     def _shown(self, peer: Endpoint, slots: SlotArea, dials: bool) -> Ring | None:
-        """Let a peer read the slots of this rank; return the rings that wake the peer, if this rank can read its slots.
+        """Let a peer read the slots of this rank; return the rings that wake it, None if its slots cannot be read.
 
         Args:
             dials: True if this rank connects to the peer where they are not connected.

@@ -32,7 +32,7 @@ class Viewers:
         self._steps: set[asyncio.Task[Any]] = set()
 
     def admit(self, connection: socket.socket) -> None:
-        """Let a process look that has connected to a Unix socket, if it is of this user or root."""
+        """Let the process at the other end of a Unix socket look at the job, if it is of this user or root."""
         loop = asyncio.get_running_loop()
         step = loop.create_task(loop.connect_accepted_socket(lambda: _Viewer(self), connection))
         self._steps.add(step)

@@ -1,6 +1,7 @@
 """`python -m mpi4py [options] app.py` and `python -m mpi4py.run`: run a program, with the command line of mpi4py.
 
-As always in aiompi, an uncaught exception ends the job. Here it does so by MPI_Abort, and so does an exit code.
+As always in aiompi, an uncaught exception ends the job. With this module it ends the job by MPI_Abort, and so does an
+exit code.
 """
 
 from __future__ import annotations

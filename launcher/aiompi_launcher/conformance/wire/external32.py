@@ -81,7 +81,7 @@ def _to_binary128(extended: bytes) -> bytes:
 
 
 def _from_binary128(data: bytes) -> bytes:
-    """binary128 as a long double; of x86's, digits that do not fit are cut off."""
+    """binary128 as a long double; in the format of x86, digits that do not fit are cut off."""
     if not _X86:
         return data[::-1]
     number = int.from_bytes(data)

@@ -58,7 +58,7 @@ class Listener:
         loop.call_soon(self._server.close)
 
     def close(self) -> None:
-        """The same, and close all connections, also connections that come a moment later."""
+        """Do what `stop` does, and close all connections, also connections that come a moment later."""
         self._closed = True
         for writer in self._accepted:
             writer.close()
