@@ -166,25 +166,32 @@ class Access:
     # Split collectives (section 14.4.5).
 
     def begin(self, name: str, start: Callable[[], Operation]) -> None:
-        """Begin a split collective; only one is in progress at a time.
+        """Begin a split collective; only one is in progress at a time, and no other collective call meanwhile.
 
         Args:
             name: the name that `end` is to give.
             start: starts the operation.
         """
-        if self._split is not None:
-            raise LocalProtocolError(
-                f"{self.where(name + '_begin')}: {self._split[0]}_begin has no {self._split[0]}_end yet"
-            )
-        self._split = name, start()
+        operation = start()  # by which the others learn of an error
+        self._check_split(name + "_begin")
+        self._split = name, operation
 
     def end(self, name: str) -> Operation:
         """Return the operation of a split collective; the caller waits for it."""
-        if self._split is None or self._split[0] != name:
-            raise LocalProtocolError(f"{self.where(name + '_end')}: {name}_begin was not called before")
-        operation = self._split[1]
+        begun, operation = self._split or ("", None)
+        if operation is None or begun != name:
+            other = f"; {begun}_begin was, whose end is {begun}_end" if begun else ""
+            raise LocalProtocolError(f"{self.where(name + '_end')}: {name}_begin was not called before{other}")
         self._split = None
         return operation
+
+    def _check_split(self, name: str) -> None:
+        if self._split is not None:
+            begun = self._split[0]
+            raise LocalProtocolError(
+                f"{self.where(name)}: {begun}_begin has no {begun}_end yet, and no other collective call on the file "
+                "may come before"
+            )
 
     # Parts.
 
@@ -285,6 +292,7 @@ class Access:
             prepare: checks the arguments, and returns the steps, whose first one is `agree`.
         """
         try:
+            self._check_split(name)
             steps = prepare()
         except Exception as error:
             steps = functools.partial(fail, error=error)

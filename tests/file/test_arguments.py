@@ -10,7 +10,14 @@ import pytest
 
 import aiompi
 from aiompi import MPI, File, FileError, Intracomm
-from aiompi.errors import InvalidArgumentError, InvalidBufferError, InvalidTypeError, MPIError
+from aiompi.errors import (
+    InvalidArgumentError,
+    InvalidBufferError,
+    InvalidTypeError,
+    LocalProtocolError,
+    MPIError,
+    OtherError,
+)
 from support.jobs import Site, in_face
 from support.spmd import everywhere
 
@@ -195,6 +202,50 @@ def test_open_with_wrong_arguments_in_one_process(run: Run, path: Path) -> None:
     on(run, 3, program)
 
 
+def test_a_split_collective_is_the_only_one(run: Run, path: Path) -> None:
+    """Rank 1 forgets to end its write: it is told so, and the others learn of it."""
+
+    async def program(comm: Intracomm) -> None:
+        file = await File.Open(comm, path, NEW)
+        culprit = comm.rank == 1
+        found = bytearray(1)
+        file.Write_at_all_begin(comm.rank, b"x")
+        await file.Write_at(5, b"y")  # an access that is not collective may come
+        with pytest.raises(LocalProtocolError, match="whose end is Write_at_all_end"):
+            file.Write_all_end(b"x")
+        if not culprit:
+            await file.Write_at_all_end(b"x")
+        if culprit:
+            with pytest.raises(LocalProtocolError, match="Write_at_all_begin has no Write_at_all_end yet"):
+                file.Read_all_begin(found)
+        else:
+            file.Read_all_begin(found)
+            with pytest.raises(OtherError, match=r"at rank 1: File_read_all .* has no Write_at_all_end yet"):
+                await file.Read_all_end(found)
+        calls: list[Call] = [
+            lambda file: file.Read_all(found),
+            lambda file: file.Iread_all(found),
+            lambda file: file.Write_ordered(b"x"),
+            lambda file: file.Set_view(),
+            lambda file: file.Set_size(0),
+            lambda file: file.Sync(),
+        ]
+        for call in calls:
+            with pytest.raises(LocalProtocolError if culprit else OtherError, match="has no Write_at_all_end yet"):
+                await call(file)
+        if culprit:
+            await file.Write_at_all_end(b"x")
+        await file.Read_all(found)
+        assert found == b"x"
+        with pytest.raises(LocalProtocolError, match=r"Read_all_begin was not called before$"):
+            file.Read_all_end(found)
+        file.Write_all_begin(b"z")
+        await file.Close()  # completes what was begun
+
+    on(run, 3, program)
+    assert path.read_bytes()[:3] == b"xzx"
+
+
 def test_a_rank_that_closes_instead(run: Run, path: Path) -> None:
     """No rank waits for it any more, neither in the calls that follow nor to close the file."""
 
@@ -227,10 +278,16 @@ def test_real_processes(site: Site, face: str) -> None:
                 await call()
             except MPI.Exception as error:
                 print(comm.rank, type(error).__name__, str(error).startswith("at rank 1: "))
-        await file.Write_at_all(comm.rank, b"x")
+        file.Write_all_begin(b"x")
+        try:
+            await file.Write_all(b"y")
+        except MPI.Exception as error:
+            print(comm.rank, type(error).__name__, "Write_all_begin has no Write_all_end yet" in str(error))
+        await file.Write_all_end(b"x")
         await file.Close()
         """
     result = site.launch("-n", "3", site.program(in_face(face, body))).finish()
     assert (result.code, result.err) == (0, ""), result
     shown = 2 * [f"{rank} InvalidArgumentError {rank != 1}" for rank in range(3)]
-    assert result.lines == sorted([*shown, *(f"{rank} FileError False" for rank in range(3))])
+    shown += [f"{rank} {error}" for rank in range(3) for error in ("FileError False", "LocalProtocolError True")]
+    assert result.lines == sorted(shown)
