@@ -19,7 +19,7 @@ from support.jobs import Site
 from support.limits import LIMIT
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-WORKERS = 3
+WORKERS = 4
 
 
 class Chat:
