@@ -49,7 +49,7 @@ Count: TypeAlias = int
 Displ: TypeAlias = int
 Offset: TypeAlias = int
 TypeSpec: TypeAlias = "Datatype | str"
-#: None at some ranks, as at all but the root: what typeshed calls by this name, so that the others need no check
+#: a result that is None at some ranks, such as all but the root; Any, as in typeshed, so that the others need no check
 MaybeNone: TypeAlias = Any
 
 _Memory: TypeAlias = "Buffer | Bottom"

@@ -15,7 +15,7 @@ class Mode(enum.Enum):
     READY = "ready"
 
 
-#: how the request of a send of each mode begins what it says of itself
+#: the first words of the description of a send request, by mode
 SENDS: Final = {
     Mode.STANDARD: "send to",
     Mode.BUFFERED: "bsend to",

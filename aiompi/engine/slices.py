@@ -204,7 +204,7 @@ class SendQueue:
             self._emptied()
 
     def remove(self, send: HeldSend) -> None:
-        """Remove a send that has ended, for example by cancellation, before it has begun."""
+        """Remove a send that ends before it has begun, for example by cancellation."""
         if send in self._sends:
             self._sends.remove(send)
             self.advance()

@@ -109,7 +109,7 @@ async def _leave(runtime: Runtime) -> None:
 def leave_now(runtime: Runtime) -> None:
     """Tell the agent that this rank ends; see `Runtime.leave_now`."""
     if not runtime.finalized and runtime.engine.error is None:
-        with contextlib.suppress(RuntimeError):  # what cannot leave at once needs the loop
+        with contextlib.suppress(RuntimeError):  # data that cannot leave at once needs the loop
             runtime.engine.part()
         if runtime.agent is not None:
             runtime.agent.send(control.Leave())

@@ -168,7 +168,7 @@ def _code_of(name: str) -> tuple[CodeType, dict[str, Any]]:
 
 
 def _find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
-    if name == "__main__":  # the one of a directory or an archive, not of this process
+    if name == "__main__":  # `__main__` of a directory or an archive, not of this process
         return importlib.machinery.PathFinder.find_spec(name, sys.path[:1])
     try:
         return importlib.util.find_spec(name)

@@ -60,7 +60,7 @@ class PublishedNames:
     def close(self) -> None:
         """Withdraw the names that are still published."""
         for service in [*self._published]:
-            with contextlib.suppress(InvalidServiceError, OSError):  # what clears the directory has removed it
+            with contextlib.suppress(InvalidServiceError, OSError):  # a program has cleared the directory
                 self.withdraw(service)
 
 

@@ -57,7 +57,8 @@ class Runtime:
         finalized: True if communication has ended.
         universe_size: number of cores of the machine, if all ranks are on it; otherwise 0.
         inherited: in the copy of a forked process, the connections of the parent, which must not be closed.
-        end_error: error of operations after the end of communication; None if they only say that it has ended.
+        end_error: error of operations after the end of communication; None for the usual error, which says that this
+            rank has ended communication.
     """
 
     inherited: tuple[object, ...]

@@ -91,7 +91,7 @@ class Exchange:
                 self._lose(line, ProcessFailedError("the member has failed, or has left the job"))
         loop = asyncio.get_running_loop()
         for rank, line in enumerate(self.lines):
-            loop.call_soon(self._listen, core, rank)  # once the call that needed this has registered what it is for
+            loop.call_soon(self._listen, core, rank)  # after the call that needs this line has registered its purpose
             line.resume(partial(self._transmit, core, rank))
 
     def begin(self) -> None:

@@ -31,7 +31,7 @@ _LONGEST: Final = 65_535
 #: publications after which a member says that it has taken them
 _BATCH: Final = _LIMIT // 4
 
-#: what a subscription does when it is full
+#: actions of a subscription that is full
 POLICIES: Final = ("wait", "drop oldest", "fail")
 
 

@@ -213,7 +213,7 @@ class MPITests:
         for report in self._reports(item):
             hook.pytest_runtest_logreport(report=report)
         call = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(nextitem), when="teardown")
-        if call.excinfo is not None:  # of what earlier tests of this process have set up
+        if call.excinfo is not None:  # of fixtures that earlier tests of this process have set up
             hook.pytest_runtest_logreport(report=pytest.TestReport.from_item_and_call(item, call))
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aiompi.testing.jobs import Result
     from aiompi.testing.orders import Warned
 
-#: what a rank does that has ended a test in which others wait, and where it is
+#: activity and place of a rank that has ended a test while others wait in it
 ENDED: Final = "it has ended the test"
 AT_END: Final = "at the end of the test"
 

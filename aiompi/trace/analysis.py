@@ -35,7 +35,7 @@ _FROM_ROOT: Final = frozenset({"bcast", "scatter", "scatterv"})
 _TO_ROOT: Final = frozenset({"gather", "gatherv", "reduce"})
 #: collectives that have a state of their own
 _STATES: Final = {"barrier": AT_BARRIER, "fence": AT_FENCE}
-#: kinds of messages from rank to rank; those of a run of partitions are its partitions
+#: kinds of messages from rank to rank; the messages of a run of partitions are its partitions
 _MESSAGES: Final = (layout.SEND, layout.READY, layout.PART, layout.PUT)
 #: messages of one call from which they count as many, and the mean of bytes up to which they count as small
 _MANY: Final = 1000

@@ -11,7 +11,7 @@ from aiompi.trace.reading import Trace
 
 #: rows of a table
 _ROWS: Final = 200
-#: title of a section -> what its picture shows, and the picture
+#: title of a section -> caption of its picture, and the picture
 _PICTURES: Final[dict[str, tuple[str, Callable[[Trace, list[analysis.Waiting]], Any]]]] = {
     report.LATE_RANKS: ("When each rank computed and waited, with the critical path", pictures.timeline),
     report.BY_RANK: ("For how long each rank computed and waited", pictures.by_rank),

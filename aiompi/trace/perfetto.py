@@ -12,7 +12,7 @@ from aiompi.trace.reading import Operation, Trace
 
 #: kinds from which an arrow goes to the other end
 _BEGINS: Final = (layout.SEND, layout.PSEND, layout.NOTIFY)
-#: names of what no call of the program makes
+#: names of operations that no call of the program makes
 _NAMES: Final = {
     layout.SEND: "send",
     layout.RECV: "recv",

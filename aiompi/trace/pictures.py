@@ -14,7 +14,7 @@ from aiompi.trace.analysis import Waiting
 from aiompi.trace.reading import Trace
 
 COMPUTING: Final = "computing"
-#: colours of states; transfer is what no rank is to blame for
+#: colours of states; no rank is to blame for transfer
 COLOURS: Final = {
     COMPUTING: "#4c78a8", analysis.LATE_SENDER: "#f58518", analysis.LATE_RECEIVER: "#e45756",
     analysis.AT_BARRIER: "#eeca3b", analysis.AT_COLLECTIVE: "#ff9da6", analysis.LATE_ROOT: "#b279a2",

@@ -41,7 +41,7 @@ class Place:
 
 
 NOWHERE: Final = Place("", "", 0, "")
-#: kinds of the begin of what goes from rank to rank -> kinds of its end
+#: kinds of records in which a rank sends a message or notice -> kinds of the records in which its peer gets it
 _ENDS: Final = {layout.SEND: layout.RECV, layout.PSEND: layout.PRECV, layout.NOTIFY: layout.NOTICE}
 
 

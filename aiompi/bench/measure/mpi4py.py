@@ -24,7 +24,7 @@ WORKS: Final[Works] = {
     **point_to_point.works(MPI), **datatypes.works(MPI), **storage.works(MPI), **calls.WORKS,
     objects_pkl5.__name__: objects_pkl5,
 }  # fmt: skip
-#: those of mpi4py.util.pkl5 by the names that others have for them
+#: the works of mpi4py.util.pkl5, by the names of the works of mpi4py.MPI
 PKL5: Final[Works] = {"bind": calls.bind, "objects": objects_pkl5}
 
 

@@ -234,7 +234,7 @@ class Storm:
 
     async def run(self, ready: Callable[[], object]) -> dict[str, Any]:
         """Run to the end; return what the campaign checks."""
-        # So that all links are there, and what each of them needs for messages of every size.
+        # Make all links, and the memory that each link needs for messages of every size.
         for number, operation in enumerate(self.operations):
             await operation(self.comm, random.Random(number))
         for count in SIZES:

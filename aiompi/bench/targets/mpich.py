@@ -30,7 +30,7 @@ from aiompi.bench.targets.figures import Family, Figure, Goal, Options, compare
 _SLEEP: Final = "AIOMPI_SPIN=0"
 _SPIN: Final = "AIOMPI_SPIN=500e-6"
 _BLOCKS: Final = 3
-#: short blocks of an exchange, of which the fastest counts: what else the machine does disturbs some of them
+#: short blocks of an exchange, of which the fastest counts: other work of the machine disturbs some of them
 _SHORT_BLOCKS: Final = 32
 #: round trips per block where both ranks share a core, on which a rank that spins holds it for milliseconds
 _SHARED_ROUNDS: Final = 20

@@ -16,7 +16,7 @@ from aiompi.status import Status
 T_co = TypeVar("T_co", covariant=True)
 U = TypeVar("U")
 
-#: what has become of an operation that is to be awaited: nothing yet, `await` was called, steps were made, it has ended
+#: states of an operation that is to be awaited: nothing yet, `await` was called, steps were made, it has ended
 FRESH: Final = 0
 AWAITED: Final = 1
 STEPPED: Final = 2

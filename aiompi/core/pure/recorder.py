@@ -55,7 +55,7 @@ LATE: Final = 17
 #: a message of a collective, or that announces partitions
 PART: Final = 18
 
-# Ways of messages, and what has become of an operation.
+# Ways of messages, and outcomes of operations.
 RING: Final = 1
 COPY: Final = 2
 SLOTS: Final = 3
@@ -71,7 +71,7 @@ WAYS: Final = {
     FAILED: "failed or cancelled",
 }  # fmt: skip
 
-#: word of a receive of what the target of an access to a window answers
+#: word for the receive of an answer of a window's target
 ANSWER: Final = "answer"
 
 # Kinds of code, of which `classify` returns one.

@@ -45,7 +45,7 @@ class WindowBase:
     def withdraw(self) -> None:
         """Let no access take the short way any more: the window is freed or revoked, or a rank has failed."""
 
-    # The accesses. Each returns False where the usual way must be gone, and says nothing of what is wrong.
+    # The accesses. Each returns False if the caller must take the usual way, which also reports errors.
 
     def put_at_once(self, origin: object, rank: object, target: object) -> bool:
         """Write an array to the memory of a rank."""

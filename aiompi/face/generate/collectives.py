@@ -11,7 +11,7 @@ from typing import Final
 from .docstring import BLOCKED, Doc, section, waiting
 from .files import read
 
-#: what the blocking face has by hand, because mpi4py's takes None in place of as many None
+#: calls whose blocking form is written by hand: as in mpi4py, it takes one None in place of a sequence of None
 BY_HAND: Final = {"scatter", "alltoall", "neighbor_alltoall"}
 
 _STANDARD: Final = re.compile(r" \(((?:[^()]*, )?(?:MPI[_-]|section)[^()]*)\)")

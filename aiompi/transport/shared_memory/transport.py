@@ -115,7 +115,7 @@ class SharedMemory(Unix):
         """Let a peer read the slots of this rank; return the rings that wake it, None if its slots cannot be read.
 
         Args:
-            dials: True if this rank connects to the peer where they are not connected.
+            dials: True if this rank must connect to the peer, unless they are connected.
         """
         if not isinstance(peer, Peer) or peer.error is not None:
             return None

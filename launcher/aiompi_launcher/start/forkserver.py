@@ -113,7 +113,7 @@ def import_what_ranks_need() -> None:
     except ImportError as error:
         if error.name != "aiompi.core":
             raise
-        os.write(2, f"aiompi: {error}\n".encode(errors="backslashreplace"))  # there is no form of it: the text says all
+        os.write(2, f"aiompi: {error}\n".encode(errors="backslashreplace"))  # no form of the core can be used
         os._exit(1)
     gc.enable()
     gc.freeze()  # the garbage collector of a rank would write to these pages, and so make copies of them

@@ -19,7 +19,7 @@ _AROUND: Final = 3
 _WIDEST: Final = 1000  # columns of plain text
 _PROGRAM: Final = 60  # most characters of a command
 
-#: of all ranks those that are shown if there is no room for all: failed ones, late ones, and those that wait for long
+#: order in which ranks get the room for lines, by state: failed ranks, late ranks, ranks that wait for long
 _ORDER: Final = ("failed", "gone", "computes", "starts", "runs", WAITS)
 
 

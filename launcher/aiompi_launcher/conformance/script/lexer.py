@@ -9,7 +9,7 @@ from typing import Final
 
 from aiompi_launcher.conformance.script.errors import Place, ScriptError
 
-#: what a script may be long, so that a stranger's text cannot keep the parser busy
+#: longest script: the text of a stranger must not keep the parser busy
 LONGEST_SOURCE: Final = 256 * 1024  # characters
 
 _TOKEN: Final = re.compile(
