@@ -187,19 +187,17 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
     # Epochs.
 
     def _run(self, start: Callable[[Window], Coroutine[Any, None, None]], operation: str) -> Request[None]:
-        core = self._admitted
-        core.check(operation)
+        core = self._usable(operation)
         return core.run(start(core), operation)
 
-    def _unlock(self, rank: int) -> Request[None]:
-        return self._run(lambda core: core.epochs.unlock(rank), "Unlock")
-
-    def _unlock_all(self) -> Request[None]:
-        return self._run(lambda core: core.epochs.unlock_all(), "Unlock_all")
-
-    def _flush(self, operation: str, rank: int | None, *, local: bool) -> Request[None]:
+    def _usable(self, operation: str) -> Window:
+        """The window, for a call that neither `Free` nor `Revoke` came before."""
         core = self._admitted
         core.check(operation)
+        return core
+
+    def _flush(self, operation: str, rank: int | None, *, local: bool) -> Request[None]:
+        core = self._usable(operation)
         core.epochs.check_flushable(operation, rank)
         ranks = core.everybody() if rank is None else (rank,)
         return core.run(core.complete_locally(ranks) if local else core.complete(ranks), operation)

@@ -1,9 +1,11 @@
-"""The lock of one rank's memory: words that all ranks of its host share. The waits for it are in `Epochs` of `sync`.
+"""The lock of one rank's memory: words that all ranks of its host share. The waits for it are in `passive`.
 
 The first word names the holders of the lock: none (0), the number of ranks that share it, or `_EXCLUSIVE` and the rank
-that has it alone. A byte for each rank follows. A rank sets its byte before it tries a last time and waits.
-The rank that releases the lock clears the bytes and wakes these ranks by messages. All accesses are sequentially
-consistent: either the waiting rank has seen the release, or the releasing rank sees its byte.
+that has it alone. Two bytes for each rank follow. A rank sets its first byte before it tries a last time and waits.
+The rank that releases the lock clears these bytes and wakes the ranks that wait by messages. All accesses are
+sequentially consistent: either the waiting rank has seen the release, or the releasing rank sees its byte.
+
+The second byte of a rank is 1 while the rank may share the lock, so that others know the holders when one has failed.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ _FIRST: Final = 64
 
 def nbytes(size: int) -> int:
     """Return the bytes that the lock needs for a window of `size` ranks, a multiple of 64."""
-    return -(-(_FIRST + size) // 64) * 64
+    return -(-(_FIRST + 2 * size) // 64) * 64
 
 
 class Lock:
@@ -45,25 +47,46 @@ class Lock:
         self._words.store(_FIRST + rank, 1, 1)
         if not self._take(rank, exclusive):
             return False
-        self._words.store(_FIRST + rank, 1, 0)
+        self.leave(rank)
         return True
+
+    def leave(self, rank: int) -> None:
+        """Note that a rank does not wait any more."""
+        self._words.store(_FIRST + rank, 1, 0)
 
     def _take(self, rank: int, exclusive: bool) -> bool:
         words, held = self._words, self._words.load(0, _WORD)
         if exclusive:
             return held == 0 and words.compare_and_swap(0, _WORD, 0, _EXCLUSIVE | rank) == 0
+        shares = _FIRST + self._size + rank
+        words.store(shares, 1, 1)  # before the lock is taken: no rank that is killed shares it unseen
         while not held & _EXCLUSIVE:
             before = words.compare_and_swap(0, _WORD, held, held + 1)
             if before == held:
                 return True
             held = before
+        words.store(shares, 1, 0)
         return False
 
-    def release(self, *, exclusive: bool) -> list[int]:
-        """Give the lock back; return the ranks to be woken."""
+    def release(self, rank: int, *, exclusive: bool) -> bool:
+        """Give back the lock that a rank has held; return True if it is free."""
         if exclusive:
             self._words.store(0, _WORD, 0)
-        elif self._words.add(0, _WORD, -1) != 1:
-            return []
+            return True
+        free = self._words.add(0, _WORD, -1) == 1
+        self._words.store(_FIRST + self._size + rank, 1, 0)
+        return free
+
+    def take_waiting(self) -> list[int]:
+        """Return the ranks that wait, which are to be woken: they do not wait any more."""
         waiting = bytes(self._memory[_FIRST : _FIRST + self._size])
         return [rank for rank, waits in enumerate(waiting) if waits and self._words.exchange(_FIRST + rank, 1, 0)]
+
+    def holders(self) -> list[int]:
+        """Return the ranks that may hold the lock."""
+        held = self._words.load(0, _WORD)
+        if held & _EXCLUSIVE:
+            holder = held ^ _EXCLUSIVE
+            return [holder] if holder < self._size else []  # any rank of this host can write here
+        first = _FIRST + self._size
+        return [rank for rank, shares in enumerate(self._memory[first : first + self._size]) if shares]

@@ -282,6 +282,7 @@ async def free(window: Window) -> None:
     """
     try:
         window.check("Free")
+        await window.epochs.locks.settled()
         await window.complete(window.everybody())
         await window.barrier()
     finally:

@@ -21,6 +21,10 @@ REQUESTS: Final = 0
 #: number of tags of answers
 ANSWERS: Final = 2**20
 
+#: the answer to a request for a lock: `GRANTED`, the rank of a holder that has failed, or a lower number to wait
+LOCK_ANSWER: Final = struct.Struct("<i")
+GRANTED: Final = -1
+
 _LENGTH: Final = struct.Struct("!I")
 #: most bytes of a head without the parts of an area
 _MOST: Final = 2**26

@@ -15,7 +15,7 @@ from aiompi.datatype import Datatype
 from aiompi.datatype.handle import PREDEFINED
 from aiompi.engine.blame import cause_of
 from aiompi.errors import MPIError, ProcessFailedPendingError, RemoteProtocolError
-from aiompi.window.messages import REQUESTS, Kind, parsed
+from aiompi.window.messages import GRANTED, LOCK_ANSWER, REQUESTS, Kind, parsed
 from aiompi.window.target import OPERATIONS, Accessor, Area
 
 if TYPE_CHECKING:
@@ -78,15 +78,15 @@ class Server:
         if receive.cancelled() or self._window.freed:
             return False
         if isinstance(error, ProcessFailedPendingError):
-            self._window.epochs.member_failed(error)
             comm = self._window.comm
             comm.engine.failure.acknowledge(comm.matcher, comm.engine.failure.failed)
+            self._member_failed()
             if not receive.done():
                 receive.when_done(self._came)
                 return False
             return True
         if error is not None:
-            self._window.epochs.member_failed(error)
+            self._window.epochs.ended(error)
             return False
         source, message = receive.source, memoryview(receive.data or b"")
         try:
@@ -95,6 +95,13 @@ class Server:
         except (RemoteProtocolError, TypeError, ValueError, IndexError, KeyError, OverflowError, MemoryError) as wrong:
             self._refuse(source, wrong)
         return True
+
+    def _member_failed(self) -> None:
+        """Let this rank's calls look at the failure, and wake who waits for a lock that a failed rank has held."""
+        epochs, own = self._window.epochs, self._window.own
+        epochs.member_failed()
+        if own.lock is not None and epochs.locks.failed_holder(own.lock) is not None:
+            epochs.locks.wake_waiting(self._window.comm.rank, own.lock)
 
     def _refuse(self, source: int, wrong: Exception) -> None:
         """End the connection to a rank that has broken the protocol."""
@@ -186,18 +193,20 @@ class Server:
         assert lock is not None
         if source in self._holders:
             raise RemoteProtocolError("it has asked for a lock that it holds")
-        granted = lock.acquire(source, exclusive=bool(exclusive))
-        if granted:
+        granted = self._window.epochs.locks.granted(lock, source, exclusive=bool(exclusive))
+        if granted == GRANTED:
             self._holders[source] = bool(exclusive)
-        self._answer(source, answer, bytes([granted]))
+        self._answer(source, answer, LOCK_ANSWER.pack(granted))
 
     def _unlock(self, source: int, answer: int, arguments: list[Any], data: memoryview) -> None:
-        self._window.epochs.release(self._window.comm.rank, exclusive=self._holders.pop(source))
+        lock = self._window.own.lock
+        assert lock is not None
+        self._window.epochs.locks.release(self._window.comm.rank, lock, source, exclusive=self._holders.pop(source))
         self._answer(source, answer, b"")
 
     def _wake(self, source: int, answer: int, arguments: list[Any], data: memoryview) -> None:
         (rank,) = arguments
-        self._window.epochs.wake(rank)
+        self._window.epochs.locks.wake(rank)
 
     def _post(self, source: int, answer: int, arguments: list[Any], data: memoryview) -> None:
         self._window.epochs.posted.add(source)

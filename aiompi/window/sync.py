@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from aiompi.base.unsupported_errors import ERR_ASSERT, ERR_LOCKTYPE, ERR_RMA_SYNC
+from aiompi.base.unsupported_errors import ERR_ASSERT, ERR_RMA_SYNC
 from aiompi.base.words import ranks_text
 from aiompi.constants import UNDEFINED
-from aiompi.core.pure.recorder import LOCK, NOTICE, NOTIFY, UNLOCK
+from aiompi.core.pure.recorder import NOTIFY
 from aiompi.engine import Request
 from aiompi.errors import (
     InvalidGroupError,
-    InvalidRankError,
     WindowError,
 )
 from aiompi.window.constants import (
-    LOCK_EXCLUSIVE,
-    LOCK_SHARED,
     MODE_NOCHECK,
     MODE_NOPRECEDE,
     MODE_NOPUT,
@@ -25,6 +22,8 @@ from aiompi.window.constants import (
     MODE_NOSUCCEED,
 )
 from aiompi.window.messages import Kind
+from aiompi.window.passive import Locks
+from aiompi.window.waits import EpochCall, Tokens
 
 if TYPE_CHECKING:
     from aiompi.comm import Group
@@ -38,53 +37,6 @@ _ALONE: Final = 4
 _ASSERTIONS: Final = MODE_NOCHECK | MODE_NOSTORE | MODE_NOPUT | MODE_NOPRECEDE | MODE_NOSUCCEED
 
 
-class Tokens:
-    """Notices of other ranks, each of which is taken once.
-
-    Args:
-        window: whose failures end the waits.
-        kind: the message that brings a notice.
-    """
-
-    __slots__ = ("_counts", "_kind", "_waiters", "_window")
-
-    def __init__(self, window: Window, kind: Kind) -> None:
-        self._window, self._kind = window, kind
-        self._counts: dict[int, int] = {}
-        self._waiters: dict[int, list[Request[None]]] = {}  # by rank
-
-    def add(self, rank: int) -> None:
-        """Note that a rank has sent a notice."""
-        self._counts[rank] = self._counts.get(rank, 0) + 1
-        for waiter in self._waiters.pop(rank, ()):
-            waiter.complete()
-
-    def present(self, ranks: Iterable[int]) -> bool:
-        """Return True if each of these ranks has sent a notice that is not taken."""
-        return all(self._counts.get(rank) for rank in ranks)
-
-    async def take(self, ranks: list[int]) -> None:
-        """Wait for a notice of each rank, and take it."""
-        handles = [self._window.record(NOTICE, rank, self._kind) for rank in ranks]
-        for rank, handle in zip(ranks, handles, strict=True):
-            while not self._counts.get(rank):
-                self._window.check_alive(rank for rank in ranks if not self._counts.get(rank))
-                waiter: Request[None] = Request(self._window.comm.engine)
-                waiter.traced = handle
-                self._waiters.setdefault(rank, []).append(waiter)
-                await waiter
-            self._window.recorded(handle)
-        for rank in ranks:
-            self._counts[rank] -= 1
-
-    def fail(self, error: BaseException) -> None:
-        """End the waits: a rank has failed."""
-        waiters, self._waiters = self._waiters, {}
-        for of_rank in waiters.values():
-            for waiter in of_rank:
-                waiter.fail(error)
-
-
 class Epochs:
     """Which accesses this rank may make now, and what it waits for.
 
@@ -92,12 +44,13 @@ class Epochs:
         window: the window.
 
     Attributes:
+        locks: the locks that this rank holds, takes or gives back.
         posted: notices of ranks that let this one access their memory (Post).
         completed: notices of ranks that have ended their accesses to the memory of this one (Complete).
     """
 
     __slots__ = (
-        "_exposed", "_fenced", "_held", "_locked_all", "_started", "_waits", "_window", "completed", "posted",
+        "_exposed", "_fenced", "_started", "_window", "completed", "locks", "posted",
     )  # fmt: skip
 
     def __init__(self, window: Window) -> None:
@@ -105,40 +58,36 @@ class Epochs:
         self._fenced = False
         self._started: list[int] | None = None
         self._exposed: list[int] | None = None
-        self._held: dict[int, bool] = {}  # by target, whether this rank holds the lock alone
-        self._locked_all = False
-        self._waits: dict[int, Request[None]] = {}  # by target, for the release of its lock
+        self.locks = Locks(window, self)
         self.posted = Tokens(window, Kind.POST)
         self.completed = Tokens(window, Kind.COMPLETE)
 
     def permits(self, rank: int) -> bool:
         """Return True if an epoch is open in which this rank may access the memory of `rank`."""
-        return self._fenced or self._locked_all or rank in self._held or rank in (self._started or ())
+        return self._fenced or self.locks.holds(rank) or rank in (self._started or ())
 
     def in_words(self) -> str:
         """Return which epochs are open, and the calls that end them, for error messages."""
         found = ["Fence, until Fence(MODE_NOSUCCEED)"] if self._fenced else []
-        if self._locked_all:
-            found.append("Lock_all, until Unlock_all")
+        found += self.locks.in_words()
         groups = (
-            ("Lock of", self._held, "Unlock"),
             ("Start for", self._started, "Complete"),
             ("Post for", self._exposed, "Wait"),
         )
         found += [f"{begin} {ranks_text(ranks)}, until {end}" for begin, ranks, end in groups if ranks]
         return f"open: {'; '.join(found)}" if found else "no epoch is open"
 
-    def _changed(self, ranks: Iterable[int]) -> None:
+    def changed(self, ranks: Iterable[int]) -> None:
         """Tell the core the present rights of this rank to the memory of some ranks."""
         for rank in ranks:
-            locked = self._locked_all or rank in self._held
-            rights = _OPEN * self.permits(rank) | _LOCKED * locked | _ALONE * self._held.get(rank, False)
+            alone = self.locks.held.get(rank, False)
+            rights = _OPEN * self.permits(rank) | _LOCKED * self.locks.holds(rank) | _ALONE * alone
             self._window.permit(rank, rights)
 
     def _fence_epoch(self, *, is_open: bool) -> None:
         if is_open != self._fenced:
             self._fenced = is_open
-            self._changed(self._window.everybody())
+            self.changed(self._window.everybody())
 
     def check_flushable(self, operation: str, rank: int | None = None) -> None:
         """Check that a flush is called where locks are held.
@@ -146,7 +95,8 @@ class Epochs:
         Raises:
             WindowError: it is not.
         """
-        if not (self._locked_all or (self._held if rank is None else rank in self._held)):
+        locks = self.locks
+        if not (locks.all_held or (locks.held if rank is None else rank in locks.held)):
             held = "no lock is held" if rank is None else f"the lock of rank {rank} is not held"
             raise WindowError(
                 f"{self._window.where(operation)}: {held}; call Lock or Lock_all before ({self.in_words()})",
@@ -159,10 +109,11 @@ class Epochs:
         Raises:
             WindowError: an epoch is open.
         """
-        if self._started is not None or self._exposed is not None or self._held or self._locked_all:
-            raise self._not_ended("Free")
+        if self._started is not None or self._exposed is not None or self.locks.in_use:
+            raise self.not_ended("Free")
 
-    def _not_ended(self, operation: str) -> WindowError:
+    def not_ended(self, operation: str) -> WindowError:
+        """Return the error of a call that is made before an epoch has ended."""
         return WindowError(f"{self._window.where(operation)}: end this epoch before ({self.in_words()})", ERR_RMA_SYNC)
 
     # Fences.
@@ -177,13 +128,22 @@ class Epochs:
             WindowError: an epoch of another kind is open.
         """
         window = self._window
-        self._checked(assertion, "Fence")
-        if self._held or self._locked_all or self._started is not None or self._exposed is not None:
-            raise self._not_ended("Fence")
+        self.check_assertion(assertion, "Fence")
+        if self.locks.in_use or self._started is not None or self._exposed is not None:
+            raise self.not_ended("Fence")
         self._fence_epoch(is_open=not assertion & MODE_NOSUCCEED)
         return None if window.at_rest else window.run(window.complete(window.everybody()))
 
-    def _checked(self, assertion: int, operation: str) -> None:
+    def end_fences(self) -> None:
+        """End the epoch of the last fence: one of another kind begins."""
+        self._fence_epoch(is_open=False)
+
+    def check_assertion(self, assertion: int, operation: str) -> None:
+        """Check an assertion.
+
+        Raises:
+            WindowError: it is none.
+        """
         if assertion & ~_ASSERTIONS:
             raise WindowError(
                 f"{self._window.where(operation)}: {assertion} is no combination of assertions", ERR_ASSERT
@@ -193,7 +153,7 @@ class Epochs:
 
     def post(self, group: Group, assertion: int) -> None:
         """Let a group access the memory of this rank (MPI_Win_post, section 12.5.2)."""
-        self._checked(assertion, "Post")
+        self.check_assertion(assertion, "Post")
         if self._exposed is not None:
             raise WindowError(
                 f"{self._window.where('Post')}: the epoch of the last Post is open; call Wait before", ERR_RMA_SYNC
@@ -204,39 +164,78 @@ class Epochs:
             for rank in self._exposed:
                 self._notify(rank, Kind.POST)
 
-    async def start(self, group: Group, assertion: int) -> None:
-        """Begin to access the memory of the members of a group, once each member has called Post (MPI_Win_start)."""
-        self._checked(assertion, "Start")
-        if self._started is not None or self._held or self._locked_all:
-            raise self._not_ended("Start")
-        self._fence_epoch(is_open=False)
-        ranks = self._ranks(group, "Start")
-        if not assertion & MODE_NOCHECK:
-            await self.posted.take(ranks)
-        self._started = ranks
-        self._changed(ranks)
+    def start(self, group: Group, assertion: int) -> Request[None]:
+        """Begin to access the memory of the members of a group, once each has called Post (MPI_Win_start)."""
+
+        async def steps(call: EpochCall) -> None:
+            self.check_assertion(assertion, "Start")
+            if self.locks.in_use:
+                raise self.not_ended("Start")
+            self.check_not_started("Start")
+            self._fence_epoch(is_open=False)
+            ranks = self._ranks(group, "Start")
+            taken = not assertion & MODE_NOCHECK
+            if taken and not await self.posted.take(call, ranks):
+                return
+
+            def undo() -> None:
+                self._started = None
+                self.changed(ranks)
+                self.posted.put_back(ranks if taken else [])
+
+            self._started, call.undo = ranks, undo
+            self.changed(ranks)
+
+        return EpochCall(self._window, "Start", steps)
+
+    def check_not_started(self, operation: str) -> None:
+        """Check that no epoch of Start is open.
+
+        Raises:
+            WindowError: one is, or a call of Start waits.
+        """
+        if self._started is not None:
+            raise self.not_ended(operation)
+        self._check_alone(self.posted, operation, "Start")
+
+    def _check_alone(self, tokens: Tokens, operation: str, other: str) -> None:
+        if tokens.taker is not None and not tokens.taker.yields:
+            raise WindowError(
+                f"{self._window.where(operation)}: another task or thread of this rank waits in {other}", ERR_RMA_SYNC
+            )
 
     async def complete(self) -> None:
         """End the accesses that Start began (MPI_Win_complete)."""
         if self._started is None:
             raise WindowError(f"{self._window.where('Complete')}: call Start before ({self.in_words()})", ERR_RMA_SYNC)
         ranks, self._started = self._started, None
-        self._changed(ranks)
+        self.changed(ranks)
         await self._window.complete(ranks)
         for rank in ranks:
             self._notify(rank, Kind.COMPLETE)
 
-    async def wait(self) -> None:
+    def wait(self) -> Request[None]:
         """Wait until the group of Post has completed its accesses (MPI_Win_wait)."""
-        await self.completed.take(self._exposure("Wait"))
-        self._exposed = None
+
+        async def steps(call: EpochCall) -> None:
+            ranks = self._exposure("Wait")
+            self._check_alone(self.completed, "Wait", "Wait")
+            if not await self.completed.take(call, ranks):
+                return
+
+            def undo() -> None:
+                self._exposed = ranks
+                self.completed.put_back(ranks)
+
+            self._exposed, call.undo = None, undo
+
+        return EpochCall(self._window, "Wait", steps)
 
     def test(self) -> bool:
         """Do what `wait` does if that needs no waiting; return False otherwise (MPI_Win_test)."""
-        ranks = self._exposure("Test")
-        if not self.completed.present(ranks):
+        if not self.completed.present(self._exposure("Test")):
             return False
-        self._window.run(self.wait())
+        self.wait().result()
         return True
 
     def _exposure(self, operation: str) -> list[int]:
@@ -261,122 +260,20 @@ class Epochs:
         else:
             self.completed.add(rank)
 
-    # Locks.
-
-    async def lock(self, rank: int, lock_type: int, assertion: int) -> None:
-        """Take the lock of a rank (MPI_Win_lock, section 12.5.3)."""
-        window = self._window
-        self._checked(assertion, "Lock")
-        if lock_type not in (LOCK_SHARED, LOCK_EXCLUSIVE):
-            raise WindowError(
-                f"{window.where('Lock')}: {lock_type} is neither LOCK_SHARED nor LOCK_EXCLUSIVE", ERR_LOCKTYPE
-            )
-        if not 0 <= rank < window.comm.size:
-            raise InvalidRankError(f"{window.where('Lock')}: rank {rank} is not in 0..{window.comm.size - 1}")
-        if rank in self._held or self._locked_all or self._started is not None:
-            raise self._not_ended(f"Lock of rank {rank}")
-        self._fence_epoch(is_open=False)
-        await self._acquire(rank, exclusive=lock_type == LOCK_EXCLUSIVE)
-        self._held[rank] = lock_type == LOCK_EXCLUSIVE
-        self._changed((rank,))
-
-    async def unlock(self, rank: int) -> None:
-        """Complete the accesses to a rank, and give its lock back (MPI_Win_unlock)."""
-        if rank not in self._held:
-            raise WindowError(
-                f"{self._window.where('Unlock')}: the lock of rank {rank} is not held ({self.in_words()})", ERR_RMA_SYNC
-            )
-        exclusive = self._held.pop(rank)
-        self._changed((rank,))
-        try:
-            await self._window.complete((rank,))
-        finally:
-            await self._give_back(rank, exclusive=exclusive)
-
-    async def lock_all(self, assertion: int) -> None:
-        """Take the locks of all ranks, shared (MPI_Win_lock_all)."""
-        self._checked(assertion, "Lock_all")
-        if self._held or self._locked_all or self._started is not None:
-            raise self._not_ended("Lock_all")
-        self._fence_epoch(is_open=False)
-        for rank in self._window.everybody():
-            await self._acquire(rank, exclusive=False)
-        self._locked_all = True
-        self._changed(self._window.everybody())
-
-    async def unlock_all(self) -> None:
-        """Complete all accesses, and give the locks back (MPI_Win_unlock_all)."""
-        if not self._locked_all:
-            raise WindowError(
-                f"{self._window.where('Unlock_all')}: call Lock_all before ({self.in_words()})", ERR_RMA_SYNC
-            )
-        self._locked_all = False
-        self._changed(self._window.everybody())
-        try:
-            await self._window.complete(self._window.everybody())
-        finally:
-            for rank in self._window.everybody():
-                if self._window.error_of(rank) is None:
-                    await self._give_back(rank, exclusive=False)
-
-    async def _acquire(self, rank: int, *, exclusive: bool) -> None:
-        window = self._window
-        lock = window.targets[rank].lock
-        while True:
-            wait = self._waits[rank] = Request(window.comm.engine)
-            handle = window.record(LOCK, rank)
-            if lock is not None:
-                granted = lock.acquire(window.comm.rank, exclusive=exclusive)
-            else:
-                answer = bytearray(1)
-                await window.ask(rank, memoryview(answer), Kind.LOCK, exclusive)
-                granted = bool(answer[0])
-            if granted:
-                self._waits.pop(rank, None)
-                window.recorded(handle)
-                return
-            if wait.done():  # the lock was given back meanwhile
-                window.recorded(handle)
-            wait.traced = handle
-            window.check("Lock")  # it may have been revoked after the wait before
-            window.check_alive(window.everybody())
-            await wait
-
-    async def _give_back(self, rank: int, *, exclusive: bool) -> None:
-        handle = self._window.record(UNLOCK, rank)
-        if self._window.targets[rank].lock is not None:
-            self.release(rank, exclusive=exclusive)
-        else:
-            await self._window.ask(rank, memoryview(bytearray()), Kind.UNLOCK)
-        self._window.recorded(handle)
-
-    def release(self, rank: int, *, exclusive: bool) -> None:
-        """Release the lock of a rank whose words are mapped here, and wake the ranks that wait for it."""
-        lock = self._window.targets[rank].lock
-        assert lock is not None
-        for waiting in lock.release(exclusive=exclusive):
-            if waiting == self._window.comm.rank:
-                self.wake(rank)
-            else:
-                self._window.tell(waiting, Kind.WAKE, rank)
-
-    def wake(self, rank: int) -> None:
-        """Try again to take the lock of a rank."""
-        wait = self._waits.pop(rank, None)
-        if wait is not None:
-            wait.complete()
-
     # Failures.
 
-    def member_failed(self, error: BaseException) -> None:
-        """End all waits for other ranks: one of them has failed, and may have held a lock or owed a notice.
-
-        Args:
-            error: its failure, or that the window is revoked.
-        """
+    def member_failed(self) -> None:
+        """Let all calls that wait look whether the rank that they wait for has failed."""
         self._window.withdraw()
-        waits, self._waits = self._waits, {}
-        for wait in waits.values():
-            wait.fail(error)
-        self.posted.fail(error)
-        self.completed.fail(error)
+        for call in self._waiting():
+            call.wake()
+
+    def ended(self, error: BaseException) -> None:
+        """Fail all calls that wait: the window is revoked, or the job has ended."""
+        self._window.withdraw()
+        for call in self._waiting():
+            call.stop(error)
+
+    def _waiting(self) -> list[EpochCall]:
+        takers = self.posted.taker, self.completed.taker
+        return [*self.locks.waiting(), *(call for call in takers if call is not None)]

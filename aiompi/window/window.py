@@ -173,7 +173,7 @@ class Window(WindowBase):
     def revoked(self, error: Exception, source: int) -> None:
         """End all that waits: the communicator of the window is revoked (aiompi.comm.state)."""
         self.comm.revoked(error, source)
-        self.epochs.member_failed(error)
+        self.epochs.ended(error)
 
     def run(self, coroutine: Coroutine[Any, None, T], call: str = "") -> Request[T]:
         """Start a coroutine of an operation, which serves a call."""

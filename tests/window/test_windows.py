@@ -174,25 +174,106 @@ def test_a_lock_is_held_by_one(on: Callable[[int, Program], None]) -> None:
     on(4, program)
 
 
-@pytest.mark.parametrize("of_all", [False, True])
-def test_a_lock_that_a_time_limit_gave_up_is_given_back(on: Callable[[int, Program], None], of_all: bool) -> None:
+async def plain(win: Win) -> None:
+    await win.Lock(1)
+    await win.Unlock(1)
+
+
+async def section(win: Win) -> None:
+    async with win.lock(1):
+        pass
+
+
+async def section_of_all(win: Win) -> None:
+    async with win.lock_all():
+        pass
+
+
+@pytest.mark.parametrize("use", [plain, section, section_of_all])
+def test_a_lock_whose_wait_a_time_limit_ended_is_not_taken_later(
+    on: Callable[[int, Program], None], use: Callable[[Win], Coroutine[Any, Any, None]]
+) -> None:
     async def program(comm: Intracomm) -> None:
         win, _ = await doubles(comm, 1)
         if comm.rank == 0:
             async with win.lock(1):
                 await comm.Barrier()
                 await comm.Barrier()
+            await comm.Barrier()
+            await section(win)
         else:
             await comm.Barrier()
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
-                    async with win.lock_all() if of_all else win.lock(1):
-                        pass
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(use(win), 0.01)
+            retry = asyncio.create_task(use(win))
+            await asyncio.sleep(0)
+            assert not retry.done()
             await comm.Barrier()
-        if comm.rank == 0:
-            async with win.lock(1):
-                pass
+            await retry  # the lock is free now, and nobody has taken it before
+            win.Lock(1).close()  # given up before its first step, whether this rank has the lock already or not
+            await comm.Barrier()
+            await use(win)
         await comm.Barrier()
+        await win.Free()
+
+    on(2, program)
+
+
+def test_one_task_of_a_rank_waits_for_a_lock(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, _ = await doubles(comm, 1)
+        if comm.rank == 0:
+            async with win.lock(0):
+                await comm.Barrier()
+                await comm.Barrier()
+        else:
+            await comm.Barrier()
+            first = asyncio.create_task(win.Lock(0))
+            await asyncio.sleep(0)
+            for call in (win.Lock(0), win.Lock_all()):
+                with pytest.raises(WindowError, match=r"waits for the lock of rank 0 already; .* asyncio.Lock") as info:
+                    await call
+                assert info.value.error_class == MPI.ERR_RMA_SYNC
+            with pytest.raises(WindowError, match="open: a call that waits for the lock of rank 0"):
+                await win.Fence()
+            await comm.Barrier()
+            await first
+            await win.Unlock(0)
+        await win.Free()
+
+    on(2, program)
+
+
+def test_start_and_wait_can_be_given_up_and_tried_again(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, own = await doubles(comm, 1)
+        other = comm.Get_group().Incl([1 - comm.rank])
+        if comm.rank:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(win.Start(other), 0.01)
+        await comm.Barrier()
+        if comm.rank == 0:
+            win.Post(other)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(win.Wait(), 0.01)
+            waiting = asyncio.create_task(win.Wait())
+            await asyncio.sleep(0)
+            with pytest.raises(WindowError, match="another task or thread of this rank waits in Wait"):
+                await win.Wait()
+            await comm.Barrier()
+            await waiting
+            assert own[0] == 1
+        else:
+            await comm.Barrier()
+            while not win._core.epochs.posted.present([0]):
+                await asyncio.sleep(0)
+            win.Start(other).close()  # complete, but nobody has seen that
+            with pytest.raises(WindowError, match="call Start before"):
+                await win.Complete()
+            await win.Start(other)
+            win.Put(np.ones(1), 0)
+            await win.Complete()
         await win.Free()
 
     on(2, program)

@@ -407,9 +407,7 @@ class Win(WindowCalls):
         Raises:
             WindowError: the epoch of the last `Post` is still open.
         """
-        core = self._admitted
-        core.check("Post")
-        core.epochs.post(group, assertion)
+        self._usable("Post").epochs.post(group, assertion)
 
     def Start(self, group: Group, assertion: int = 0) -> None:
         """Begin to access the memory of the processes of a group (MPI_Win_start).
@@ -422,7 +420,7 @@ class Win(WindowCalls):
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Start(group, assertion)")
-        self._finish(self._run(lambda core: core.epochs.start(group, assertion), "Start"))
+        self._finish(self._usable("Start").epochs.start(group, assertion))
 
     def Complete(self) -> None:
         """End the accesses that `Start` began (MPI_Win_complete); complete when they are done.
@@ -440,14 +438,13 @@ class Win(WindowCalls):
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Wait()")
-        self._finish(self._run(lambda core: core.epochs.wait(), "Wait"))
+        self._finish(self._usable("Wait").epochs.wait())
 
     def Test(self) -> bool:
         """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
-        core = self._admitted
-        core.check("Test")
+        epochs = self._usable("Test").epochs
         poll()
-        return core.epochs.test()
+        return epochs.test()
 
     def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> None:
         """Take the lock of a rank, whose memory this one may then access (MPI_Win_lock, section 12.5.3).
@@ -458,12 +455,12 @@ class Win(WindowCalls):
             assertion: MODE_NOCHECK is ignored.
 
         Raises:
-            WindowError: an epoch for this rank is open.
-            ProcessFailedError: a rank has failed that may hold the lock.
+            WindowError: an epoch for this rank is open, or another task waits for the same lock.
+            ProcessFailedError: the rank has failed, or one that held its lock.
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Lock(rank, lock_type, assertion)")
-        self._finish(self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock"))
+        self._finish(self._usable("Lock").epochs.locks.lock(rank, lock_type, assertion))
 
     def Unlock(self, rank: int) -> None:
         """Complete the accesses to the memory of a rank, and give its lock back (MPI_Win_unlock).
@@ -475,19 +472,21 @@ class Win(WindowCalls):
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Unlock(rank)")
-        self._finish(self._unlock(rank))
+        self._finish(self._usable("Unlock").epochs.locks.unlock(rank))
 
     def Lock_all(self, assertion: int = 0) -> None:
-        """Take the locks of all ranks, shared (MPI_Win_lock_all).
+        """Take the locks of all ranks, shared (MPI_Win_lock_all). Ranks that have failed are left out.
 
         Args:
             assertion: MODE_NOCHECK is ignored.
 
         Raises:
+            WindowError: an epoch is open, or another task waits for a lock.
+            ProcessFailedError: a rank has failed that held a lock alone.
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Lock_all(assertion)")
-        self._finish(self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all"))
+        self._finish(self._usable("Lock_all").epochs.locks.lock_all(assertion))
 
     def Unlock_all(self) -> None:
         """Complete all accesses, and give the locks of all ranks back (MPI_Win_unlock_all).
@@ -496,7 +495,7 @@ class Win(WindowCalls):
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Unlock_all()")
-        self._finish(self._unlock_all())
+        self._finish(self._usable("Unlock_all").epochs.locks.unlock_all())
 
     def Flush(self, rank: int) -> None:
         """Complete the accesses to the memory of a rank at both ends (MPI_Win_flush, section 12.5.4).

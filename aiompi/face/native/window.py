@@ -335,9 +335,7 @@ class Win(WindowCalls):
         Raises:
             WindowError: the epoch of the last `Post` is still open.
         """
-        core = self._admitted
-        core.check("Post")
-        core.epochs.post(group, assertion)
+        self._usable("Post").epochs.post(group, assertion)
 
     def Start(self, group: Group, assertion: int = 0) -> AwaitableCall[None]:
         """Begin to access the memory of the processes of a group (MPI_Win_start).
@@ -349,7 +347,7 @@ class Win(WindowCalls):
         Returns:
             A request that is complete when each of them has called `Post`.
         """
-        return AwaitableCall(self._run(lambda core: core.epochs.start(group, assertion), "Start"))
+        return AwaitableCall(self._usable("Start").epochs.start(group, assertion))
 
     def Complete(self) -> AwaitableCall[None]:
         """End the accesses that `Start` began (MPI_Win_complete); complete when they are done."""
@@ -357,13 +355,11 @@ class Win(WindowCalls):
 
     def Wait(self) -> AwaitableCall[None]:
         """Wait until the group of `Post` has called `Complete` (MPI_Win_wait)."""
-        return AwaitableCall(self._run(lambda core: core.epochs.wait(), "Wait"))
+        return AwaitableCall(self._usable("Wait").epochs.wait())
 
     def Test(self) -> bool:
         """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
-        core = self._admitted
-        core.check("Test")
-        return core.epochs.test()
+        return self._usable("Test").epochs.test()
 
     def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> AwaitableCall[None]:
         """Take the lock of a rank, whose memory this one may then access (MPI_Win_lock, section 12.5.3).
@@ -374,14 +370,14 @@ class Win(WindowCalls):
             assertion: MODE_NOCHECK is ignored.
 
         Returns:
-            A request that is complete when this rank holds the lock. Cancelling the await does not give it back; a
-            section (`lock`) does.
+            A request that is complete when this rank holds the lock. If its await is cancelled or exceeds its time
+            limit, this rank does not take the lock later.
 
         Raises:
-            WindowError: awaiting it: an epoch for this rank is open.
-            ProcessFailedError: awaiting it: a rank has failed that may hold the lock.
+            WindowError: awaiting it: an epoch for this rank is open, or another task waits for the same lock.
+            ProcessFailedError: awaiting it: the rank has failed, or one that held its lock.
         """
-        return AwaitableCall(self._run(lambda core: core.epochs.lock(rank, lock_type, assertion), "Lock"))
+        return AwaitableCall(self._usable("Lock").epochs.locks.lock(rank, lock_type, assertion))
 
     def Unlock(self, rank: int) -> AwaitableCall[None]:
         """Complete the accesses to the memory of a rank, and give its lock back (MPI_Win_unlock).
@@ -389,19 +385,23 @@ class Win(WindowCalls):
         Args:
             rank: rank.
         """
-        return AwaitableCall(self._unlock(rank))
+        return AwaitableCall(self._usable("Unlock").epochs.locks.unlock(rank))
 
     def Lock_all(self, assertion: int = 0) -> AwaitableCall[None]:
-        """Take the locks of all ranks, shared (MPI_Win_lock_all).
+        """Take the locks of all ranks, shared (MPI_Win_lock_all). Ranks that have failed are left out.
 
         Args:
             assertion: MODE_NOCHECK is ignored.
+
+        Raises:
+            WindowError: awaiting it: an epoch is open, or another task waits for a lock.
+            ProcessFailedError: awaiting it: a rank has failed that held a lock alone.
         """
-        return AwaitableCall(self._run(lambda core: core.epochs.lock_all(assertion), "Lock_all"))
+        return AwaitableCall(self._usable("Lock_all").epochs.locks.lock_all(assertion))
 
     def Unlock_all(self) -> AwaitableCall[None]:
         """Complete all accesses, and give the locks of all ranks back (MPI_Win_unlock_all)."""
-        return AwaitableCall(self._unlock_all())
+        return AwaitableCall(self._usable("Unlock_all").epochs.locks.unlock_all())
 
     @contextlib.asynccontextmanager
     async def lock(self, rank: int, *, shared: bool = False) -> AsyncIterator[Self]:
@@ -414,13 +414,7 @@ class Win(WindowCalls):
             rank: rank.
             shared: True if others may hold the lock meanwhile.
         """
-        request = self.Lock(rank, LOCK_SHARED if shared else LOCK_EXCLUSIVE)
-        operation = request.operation
-        try:
-            await request
-        except BaseException:
-            operation.when_done(lambda done: self._unlock(rank) if done._error is None else None)
-            raise
+        await self.Lock(rank, LOCK_SHARED if shared else LOCK_EXCLUSIVE)
         try:
             yield self
         finally:
@@ -429,13 +423,7 @@ class Win(WindowCalls):
     @contextlib.asynccontextmanager
     async def lock_all(self) -> AsyncIterator[Self]:
         """Return a section in which this rank may access the memory of all ranks, as others may (`Lock_all`)."""
-        request = self.Lock_all()
-        operation = request.operation
-        try:
-            await request
-        except BaseException:
-            operation.when_done(lambda done: self._unlock_all() if done._error is None else None)
-            raise
+        await self.Lock_all()
         try:
             yield self
         finally:

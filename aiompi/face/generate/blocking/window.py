@@ -139,10 +139,9 @@ class Win(WindowCalls):
     # Epochs.
 
     def Test(self):
-        core = self._admitted
-        core.check("Test")
+        epochs = self._usable("Test").epochs
         poll()
-        return core.epochs.test()
+        return epochs.test()
 
     def Flush(self, rank):
         if not (ASYNCIO_EVENTS in modules and loop_is_running()) and self._admitted.flush_at_once(rank):
