@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,12 +58,12 @@ def test_subarrays_change_their_axis(size: int, seed: int) -> None:
     assert (first == second).all()
 
 
-def exchange(world: World, into: np.ndarray, counts: list[list[int]]) -> list[object]:
+def exchange(world: World, into: np.ndarray, counts: list[list[int]]) -> list[Any]:
     """Start an exchange of integers; `counts` has those that each rank sends, and two come from each rank."""
     return [call(world, into, rank, sent) for rank, sent in enumerate(counts)]
 
 
-def call(world: World, into: np.ndarray, rank: int, sent: list[int]) -> object:
+def call(world: World, into: np.ndarray, rank: int, sent: list[int]) -> Any:
     source = [np.arange(6, dtype="i4"), sent, [0, 8, 16], [INT] * 3]
     return buffers.alltoallw(world.comms[rank], source, [into[rank], [2] * 3, [0, 8, 16], [INT] * 3])
 
@@ -78,6 +79,20 @@ def test_another_number_of_items_is_an_error_at_the_receiver(wrong: int, error: 
     for other in others:
         other.result()
     assert into[1].tolist() == [2, 3, 2, 3, 2, 3]
+
+
+def test_a_rank_whose_call_fails_at_once_sends_its_blocks() -> None:
+    """The message that is wrong has come before the call."""
+    world, into = World(3, hosts=[0] * 3), np.zeros((3, 6), "i4")
+    requests = []
+    for rank, sent in (2, [1, 2, 2]), (0, [2, 2, 2]), (1, [2, 2, 2]):
+        requests.append(call(world, into, rank, sent))
+        world.run()
+    with pytest.raises(InvalidCountError, match="rank 2 sent 4 bytes"):
+        requests[1].result()
+    for rank, request in (2, requests[0]), (1, requests[2]):
+        assert request.result() is None
+        assert into[rank].tolist() == [2 * rank, 2 * rank + 1] * 3
 
 
 @pytest.mark.skipif(core.form == "pure", reason="a receive into memory without gaps stays")

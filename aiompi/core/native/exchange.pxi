@@ -144,16 +144,21 @@ cdef class BlockExchange(Request):
         return ALLTOALLW
 
     cdef int begin(self, ProgressBase engine, CommunicatorBase core) except -1:
+        # A message that came before the call, or code of Python that the engine calls, may end the exchange at any step.
+        # Then it receives no more, but the other ranks get their blocks all the same.
+        cdef _Parts sources = self.sources
         cdef Py_ssize_t size = core._reach, distance
         self.arrivals = []
         self.left = 1
         try:
             engine.schedules.add(self)
             for distance in range(1, size):
-                self.post(engine, core, (core.rank - distance + size) % size)
+                if not self._done:
+                    self.post(engine, core, (core.rank - distance + size) % size)
             for distance in range(1, size):
-                self.send(engine, core, (core.rank + distance) % size)
-            self.copy_own(core.rank)
+                self.send(engine, core, sources, (core.rank + distance) % size)
+            if not self._done:
+                self.copy_own(core.rank)
         except Exception as error:
             self.fail(error)
         self.one_less()
@@ -175,20 +180,20 @@ cdef class BlockExchange(Request):
             engine.receive(receive)
         return 0
 
-    cdef int send(self, ProgressBase engine, CommunicatorBase core, int dest) except -1:
+    cdef int send(self, ProgressBase engine, CommunicatorBase core, _Parts sources, int dest) except -1:
         """Send the block for a rank."""
-        cdef part_t *part = &self.sources.parts[dest]
-        cdef Items items = self.sources.kinds[dest]
+        cdef part_t *part = &sources.parts[dest]
+        cdef Items items = sources.kinds[dest]
         cdef Request request
         peer = core._peers[dest]
         if not isinstance(peer, PeerBase):
             peer = engine.peer(core.targets[dest])
         if isinstance(peer, PeerBase) and (<PeerBase>peer).put_items(
-            core.context_id + 1, core.rank, <int>self.tag, ALLTOALLW, items, part.count, self.sources.at(dest)
+            core.context_id + 1, core.rank, <int>self.tag, ALLTOALLW, items, part.count, sources.at(dest)
         ):
             return 0
         message = PyBytes_FromStringAndSize(NULL, part.nbytes)
-        items.move_all(part.count, self.sources.at(dest), <char *>message, False)
+        items.move_all(part.count, sources.at(dest), <char *>message, False)
         request = <Request?>peer.send(
             (message,), part.nbytes, core.context_id + 1, core.rank, self.tag, _STANDARD, ALLTOALLW
         )
