@@ -6,6 +6,7 @@ import itertools
 import mmap
 import os
 import random
+import signal
 import struct
 import subprocess
 import sys
@@ -14,10 +15,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from aiompi.core._native import MatchQueues, Outgoing, PeerBase, PeerProcess, PostedReceive, Ring
-from aiompi.errors import RemoteProtocolError
+from aiompi.core._native import CommunicatorBase, MatchQueues, Outgoing, PeerBase, PeerProcess, PostedReceive, Ring
+from aiompi.errors import InternalError, RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
 from support.frames import Header
@@ -201,6 +203,67 @@ def test_a_message_in_parts_beyond_the_credit_is_not_matched(wide: RingPair) -> 
     with pytest.raises(AttributeError, match="land"):  # which the engine's peer has, and which refuses it
         wide.ends[1].read(taker, 2**40)
     assert [*taker._contexts[3].posted()] == [taker.receive]
+
+
+def test_a_message_in_parts_is_whole_whatever_its_reader_says_meanwhile() -> None:
+    """Its writer has room for the whole, and looks for no more."""
+    pair = RingPair(2**17)
+    fill = [send(pair.ends[0], bytes(nbytes)) for nbytes in (32720, 32720, 32720, 12560)]
+    assert all(each.done for each in fill)
+    comm = sender(pair.ends[0])
+    pair.word("tail")[0] = 1
+    content = np.arange(5000, dtype="i4")
+    assert comm.send_short(content, 0, 1), "it ends where the ring does"
+    assert not comm.send_short(content, 0, 1), "there is no room, as far as is known"
+    with pytest.raises(RemoteProtocolError, match="the reader of a ring says that it is at 1"):
+        send(pair.ends[0], bytes(500))
+    *_, (header, found) = pair.read()
+    assert (header.length, found) == (20_000, content.tobytes())
+    pair.close()
+
+
+def test_a_message_in_parts_has_no_more_pieces_than_it_says() -> None:
+    class Pieces(list[bytes]):
+        def __len__(self) -> int:
+            return 2
+
+    pair = RingPair(2**17)
+    with pytest.raises(InternalError, match="more than its 2 pieces"):
+        sender(pair.ends[0]).send(Pieces([b"a" * 2500] * 80), 20_000, 0, 1)
+    assert pair.read() == []
+    pair.close()
+
+
+def sender(ring: Ring) -> CommunicatorBase:
+    """Return a communicator whose rank 0 is behind a ring."""
+    peer = PeerBase(SimpleNamespace(contexts={}, brief_limit=2**20), 0)
+    peer.ring, peer.credit = ring, 2**20
+    comm = CommunicatorBase()
+    comm.engine = SimpleNamespace(driver=SimpleNamespace(admits=lambda: True), completed_send=None)
+    comm._peers, comm._reach, comm.tag_ub = [peer], 1, 100
+    return comm
+
+
+def test_a_writer_of_single_bytes_does_not_hold_its_reader() -> None:
+    pair = RingPair(2**19)
+    put_parts(pair, bytes(2**17), 1)
+    child = os.fork()
+    if not child:
+        written = pair.word("written")
+        for position in range(HEADER.size + 1, HEADER.size + 2**17):
+            written[0] = position
+            for _ in range(50):
+                pass
+        os._exit(0)
+    try:
+        taker = Taker(None)
+        pair.ends[1].read(taker, 2**18)
+        assert not taker.receive._done
+        assert not taker.frames, "the reader has stayed until the last byte came"
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pair.close()
 
 
 # Sleep and room.

@@ -152,6 +152,7 @@ cdef extern from "ring.h" nogil:
     void writer_publish(writer_t *, char *, uint32_t, uint64_t)
     int writer_begin(writer_t *, header_t *)
     int64_t writer_stream(writer_t *, uint32_t, const char *, uint64_t, int)
+    void writer_piece(writer_t *, uint32_t, const char *, uint64_t, int)
     int writer_wake(writer_t *)
     int writer_want(writer_t *)
     int writer_moved(writer_t *)

@@ -124,6 +124,8 @@ cdef class PeerBase:
         cdef int64_t total = 0
         try:
             for piece in payload:
+                if count == PARTS:
+                    raise InternalError(f"a message has more than its {len(payload)} pieces")
                 PyObject_GetBuffer(piece, &parts[count], PyBUF_SIMPLE)
                 total += parts[count].len
                 count += 1
@@ -148,7 +150,7 @@ cdef class PeerBase:
         writer_begin(&ring.out, &header)
         for i in range(count):
             rest -= parts[i].len
-            writer_stream(&ring.out, EAGER, <const char *>parts[i].buf, parts[i].len, rest == 0)
+            writer_piece(&ring.out, EAGER, <const char *>parts[i].buf, parts[i].len, rest == 0)
         return ring.wake()
 
     cdef bint put_items(self, uint64_t context, int source, int tag, uint64_t note, Items items, int64_t count, char *memory) except -1:

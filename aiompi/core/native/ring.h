@@ -59,6 +59,7 @@ enum {
   PIECES = 64,      /* pieces of an exposed message */
   DIRECTION = 1024, /* bytes from the words of one direction to those of the other */
   LOOKS = 200,      /* looks for the next part of a payload, which takes some microseconds to write */
+  CRUMB = 4096,     /* bytes of a part that are worth these looks again: a writer of single bytes would hold its reader */
 };
 enum { WRONG = -1 };
 /* no payload is longer, so that sums of positions do not overflow */
@@ -218,6 +219,14 @@ static inline void writer_part(writer_t *w, uint32_t kind, const char *from, uin
   }
 }
 
+/* Write a piece of a streamed payload for which `writer_reserve` has found room, whatever the reader says since then. */
+static inline void writer_piece(writer_t *w, uint32_t kind, const char *from, uint64_t nbytes, int last) {
+  for (uint64_t part; nbytes; from += part, nbytes -= part) {
+    part = nbytes < STEP ? nbytes : STEP;
+    writer_part(w, kind, from, part, last && part == nbytes);
+  }
+}
+
 /* Wake the reader if it sleeps, after something was published; return 1 if it did. */
 static inline int writer_wake(writer_t *w) {
   FENCE();
@@ -314,7 +323,7 @@ static int64_t reader_stream(reader_t *r, char *to, uint64_t nbytes) {
       RELAX();
       continue;
     }
-    looks = LOOKS;
+    if (there >= CRUMB) looks = LOOKS;
     if ((uint64_t)there > nbytes - done) there = nbytes - done;
     if (to) memcpy(to + done, r->memory + (r->tail & r->mask), there);
     done += there;

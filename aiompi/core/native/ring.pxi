@@ -348,7 +348,7 @@ cdef class Ring:
 
         Args:
             sink: see `aiompi.wire.frame.Sink`.
-            budget: bytes to read; each frame costs FRAME_COST more.
+            budget: bytes to read; each frame, and each part that is read of one, costs FRAME_COST more.
 
         Returns:
             What is left of the budget: more than 0 if all has been read that was there at the beginning.
@@ -365,7 +365,7 @@ cdef class Ring:
                 nbytes = self.fill(sink, budget if budget > GIL_FREE else GIL_FREE)
                 if not nbytes:
                     break
-                budget -= nbytes
+                budget -= FRAME_COST + nbytes
                 continue
             found = reader_next(&self.inn, &header, &payload)
             if found <= 0:
