@@ -144,6 +144,42 @@ def test_a_full_device_fails_at_all_ranks(run: Run, way: str) -> None:
     on(run, 3, program)
 
 
+@pytest.mark.parametrize(("number", "expected"), [(errno.ENOSPC, MPI.ERR_NO_SPACE), (errno.EDQUOT, MPI.ERR_QUOTA)])
+@pytest.mark.parametrize("way", ["enable", "disable"])
+def test_a_disk_or_a_quota_that_becomes_full(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch, number: int, expected: int, way: str
+) -> None:
+    """The system writes a part, and then refuses; once there is room, the next call writes all."""
+    pwritev, full = os.pwritev, True
+
+    def refuse(fd: int, views: list[memoryview], offset: int) -> int:
+        if full and offset >= 4000:
+            raise OSError(number, os.strerror(number))
+        return pwritev(fd, [views[0][: 4000 - offset]] if full else views, offset)
+
+    monkeypatch.setattr(os, "pwritev", refuse)
+
+    async def program(comm: Intracomm) -> None:
+        nonlocal full
+        info = aiompi.Info.Create({"romio_cb_write": way})
+        async with File.Open(comm, path, NEW, info) as file:
+            data = bytes([comm.rank + 1]) * 3000
+            with pytest.raises(FileError, match=os.strerror(number)) as failure:
+                await file.Write_at_all(3000 * comm.rank, data)
+            assert failure.value.error_class == expected
+            own = comm.rank > 0 if way == "disable" else comm.rank == 0  # the rank that has written it
+            assert str(failure.value).startswith("at rank") is not own
+            assert isinstance(failure.value.__cause__, OSError) is own
+            await comm.Barrier()
+            assert path.stat().st_size == 4000
+            await comm.Barrier()
+            full = False
+            await file.Write_at_all(3000 * comm.rank, data)
+
+    on(run, 3, program)
+    assert path.read_bytes() == b"".join(bytes([rank + 1]) * 3000 for rank in range(3))
+
+
 @pytest.fixture
 def limited() -> Iterator[int]:
     """Let no file of this process become longer than some bytes."""

@@ -286,6 +286,39 @@ def test_size_and_modes(run: Run, path: Path) -> None:
     assert list(path.parent.iterdir()) == []
 
 
+@pytest.mark.parametrize("way", ["enable", "disable"])
+def test_offsets_beyond_2_and_4_gib(run: Run, path: Path, way: str) -> None:
+    """The file is sparse: numbers are at multiples of 2 GiB, and bytes across 4 GiB."""
+
+    async def program(comm: Intracomm) -> None:
+        info = aiompi.Info.Create({"romio_cb_write": way, "romio_cb_read": way, "cb_buffer_size": str(2**30)})
+        async with File.Open(comm, path, NEW, info) as file:
+            await file.Set_view(4 * comm.rank, MPI.INT, MPI.INT.Create_resized(0, 2**31).Commit())
+            numbers = np.arange(4, dtype="i4") + 10 * comm.rank
+            await file.Write_at_all(1, numbers)
+            found = np.zeros(4, "i4")
+            assert (await file.Read_at_all(1, found)).Get_count(MPI.INT) == 4
+            assert found.tolist() == numbers.tolist()
+            assert await file.Get_size() == 4 * 2**31 + 8
+            await file.Set_view(2**32 - 3000, MPI.INT)
+            await file.Write_at(250 * comm.rank + 500, np.full(250, comm.rank + 1, "i4"))
+            assert file.Get_byte_offset(2**31) == 2**32 - 3000 + 4 * 2**31
+            await comm.Barrier()
+            await file.Seek_shared(2**31)  # elementary types: beyond 8 GiB
+            await file.Write_ordered(np.full(1, comm.rank + 7, "i4"))
+
+    on(run, 2, program)
+    with path.open("rb") as file:
+        for number in (1, 2, 3, 4):
+            file.seek(number * 2**31)
+            expected = [2, 2] if number == 2 else [number - 1, number + 9]
+            assert np.frombuffer(file.read(8), "i4").tolist() == expected
+        file.seek(2**32 - 1000)
+        assert np.frombuffer(file.read(2000), "i4").tolist() == [1] * 250 + [2] * 250
+        file.seek(2**32 - 3000 + 4 * 2**31)
+        assert np.frombuffer(file.read(), "i4").tolist() == [7, 8]
+
+
 def test_append_starts_at_the_end(run: Run, path: Path) -> None:
     path.write_bytes(b"abc")
 
