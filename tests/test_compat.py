@@ -55,19 +55,20 @@ def test_nothing_to_run(site: Site, tmp_path: Path) -> None:
         assert result.err.startswith("usage: python -m aiompi.compat")
 
 
-@pytest.mark.parametrize("module", ["mpi4py", "mpi4py.run"])
 @pytest.mark.parametrize(
-    ("words", "out"),
+    ("module", "words", "out"),
     [
-        ("--version", "mpi4py 4.1"),
-        ("-prefix", "mpi4py"),
-        ("--mpi-library", "aiompi"),
-        ("--mpi-std-version", "MPI 4.1"),
-        ("--mpi-lib-version", "aiompi "),
-        ("--help", "usage: python"),
-        ("-rc threads=False,errors=abort -c program", "False abort"),
-        ("--rc=thread_level=serialized -c program", "True exception"),
-        ("- x", "stdin ['-', 'x']"),
+        ("mpi4py.run", "--version", "mpi4py 4.1"),
+        ("mpi4py.run", "-prefix", "mpi4py"),
+        ("mpi4py.run", "--mpi-library", "aiompi"),
+        ("mpi4py.run", "--mpi-std-version", "MPI 4.1"),
+        ("mpi4py.run", "--mpi-lib-version", "aiompi "),
+        ("mpi4py.run", "--help", "usage: python"),
+        ("mpi4py.run", "-rc threads=False,errors=abort -c program", "False abort"),
+        ("mpi4py.run", "--rc=thread_level=serialized -c program", "True exception"),
+        ("mpi4py.run", "- x", "stdin ['-', 'x']"),
+        ("mpi4py", "-rc threads=False,errors=abort -c program", "False abort"),
+        ("mpi4py", "--help", "usage: python"),
     ],
 )
 def test_command_line_of_mpi4py(site: Site, module: str, words: str, out: str) -> None:

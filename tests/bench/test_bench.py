@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,10 @@ import pytest
 from aiompi import core
 from aiompi.bench import targets
 from aiompi.bench.__main__ import main
+from aiompi.bench.osu.benchmarks import BENCHMARKS
+from aiompi.bench.osu.run import Row
+from aiompi.bench.targets.figures import Family, Figure
+from aiompi.coll.registry import COLLECTIVES
 from support.jobs import Site
 from support.limits import LIMIT
 
@@ -124,13 +129,20 @@ def test_output_that_is_full(command: str, site: Site) -> None:
     [("osu", "--json"), ("osu", "--plot"), ("targets", "--json"), ("tune", "--output")],
     ids=str,
 )
-def test_files_that_are_full(command: str, option: str, site: Site) -> None:
+def test_files_that_are_full(
+    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = Row(BENCHMARKS["barrier"], 1, None, {"aiompi": [1.0]}, {"aiompi": 1})
+    times = {name: [1.0] for name in COLLECTIVES["exscan"].algorithms}
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", lambda *_: iter([row]))
+    monkeypatch.setattr("aiompi.bench.tune.measure", lambda *_: [("exscan", times)])
+    monkeypatch.setattr(targets, "family", lambda name: Family(name, lambda _: iter([Figure("one", "us", [1], [1])])))
     path = "/dev/full"
     if option == "--plot":
-        path = str(site.directory / "full.png")
+        path = str(tmp_path / "full.png")
         os.symlink("/dev/full", path)
-    result = site.start(*BENCH[:-1], *COMMANDS[command], option, path).finish()
-    assert (result.code, result.err) == (1, f"aiompi.bench: {path}: No space left on device\n")
+    assert main([*COMMANDS[command], option, path]) == 1
+    assert capsys.readouterr().err == f"aiompi.bench: {path}: No space left on device\n"
 
 
 def test_unknown_family(site: Site) -> None:

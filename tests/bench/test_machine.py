@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from aiompi.bench import machine
+from aiompi.bench import machine, targets
+from aiompi.bench.__main__ import main
 from aiompi.bench.contender import BenchError
 from aiompi.bench.machine import idle_cores
-from support.jobs import Site
-from support.limits import LIMIT
+from aiompi.bench.targets.figures import Family
 
 DEVICE = Path("/dev/cpu_dma_latency")
 
@@ -43,17 +44,28 @@ def test_idle_cores_that_may_not_be_kept_awake(tmp_path: Path) -> None:
         pytest.fail("it may not")
 
 
-@pytest.mark.parametrize("command", [["targets", "sockets"], ["latency", "--sizes", "8"]], ids=lambda words: words[0])
-def test_commands_keep_cores_awake_where_they_may(command: list[str], site: Site) -> None:
-    result = site.start(sys.executable, "-m", "aiompi.bench", *command, "--quick", "--repeat", "1", "--awake").finish(
-        LIMIT
-    )
+@pytest.mark.parametrize("command", ["targets", "latency"])
+def test_commands_keep_cores_awake_where_they_may(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    awake: list[bool] = []
+
+    def measure(*_: object) -> Iterator[Any]:
+        awake.append(held(DEVICE))
+        return iter(())
+
+    monkeypatch.setattr("aiompi.bench.osu.command.measure", measure)
+    monkeypatch.setattr(targets, "family", lambda name: Family(name, measure))
+    code = main([command, "--awake"])
+    told = capsys.readouterr()
     if os.access(DEVICE, os.W_OK):
-        assert (result.code, result.err) == (0, "")
-        assert "idle cores kept awake" in result.out.splitlines()[0]
+        assert (code, told.err) == (0, "")
+        assert awake
+        assert all(awake)
+        assert "idle cores kept awake" in told.out.splitlines()[0]
     else:
-        assert result.code == 1
-        assert f"aiompi.bench: --awake: idle cores are kept awake by {DEVICE}, which only root may" in result.err
+        assert (code, awake) == (1, [])
+        assert f"aiompi.bench: --awake: idle cores are kept awake by {DEVICE}, which only root may" in told.err
 
 
 def test_the_processor_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

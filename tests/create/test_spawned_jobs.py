@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from support.jobs import Site
+from support.jobs import Result, Site
 
 LOCAL = ("--starter", "local", "--hosts")
 UNIVERSE = """
@@ -96,8 +100,9 @@ world = children.Merge()
 
 
 def failing(site: Site, end: str, *sources: int) -> str:
-    """Return a program that prints why some of its children have failed; the last one of them ends so."""
+    """Return the text of a program that prints why some of its children have failed; the last of them ends so."""
     count = sources[-1] + 1
+    name = f"child{zlib.crc32(end.encode())}.py"
     child = f"""
 import os
 from aiompi import MPI
@@ -108,45 +113,59 @@ if world.rank == world.size - 1:
     {end}
 world.barrier()
 """
-    return site.program(f"""
+    return f"""
 from aiompi import MPI
-children = MPI.COMM_WORLD.Spawn({site.program(child, "child.py")!r}, maxprocs={count}, root=MPI.COMM_WORLD.size - 1)
+children = MPI.COMM_WORLD.Spawn({site.program(child, name)!r}, maxprocs={count}, root=MPI.COMM_WORLD.size - 1)
 children.send(None, {count - 1})
 for source in {sources}:
     try:
         children.recv(source=source)
     except MPI.ProcessFailedError as error:
-        print(error)
-""")
+        print({f"{end}:"!r}, error)
+"""
 
 
-@pytest.mark.parametrize("policy", ["abort", "continue"])
-@pytest.mark.parametrize(
-    ("end", "reason"),
-    [
-        ("raise ValueError('bad luck')", "rank 1 failed: ValueError: bad luck"),
-        ("os.kill(os.getpid(), 9)", "rank 1 was killed by signal 9 (SIGKILL)"),
-        ("os._exit(3)", "rank 1 exited with status 3"),
-        ("world.Abort(3)", "rank 1 called MPI_Abort(3)"),
-    ],
-)
-def test_all_parents_learn_why_a_child_has_failed(site: Site, end: str, reason: str, policy: str) -> None:
-    sources = (0, 1) if policy == "abort" else (1,)
-    result = site.launch(f"--on-failure={policy}", "-n", "3", failing(site, end, *sources)).finish()
-    assert len(result.lines) == 3 * len(sources), result
-    assert all(f": {reason}" in line for line in result.lines), result
-    assert policy == "continue" or result.err.count(reason) == 1, result
+#: how the last child ends -> what its parents learn
+ENDS = {
+    "raise ValueError('bad luck')": "rank 1 failed: ValueError: bad luck",
+    "os.kill(os.getpid(), 9)": "rank 1 was killed by signal 9 (SIGKILL)",
+    "os._exit(3)": "rank 1 exited with status 3",
+    "world.Abort(3)": "rank 1 called MPI_Abort(3)",
+}
+
+
+@pytest.fixture(scope="module", params=["abort", "continue"])
+def learnt(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Result]]:
+    """A policy, and what a job of three ranks prints that spawns one job after the other, which end in all ways."""
+    policy, sources = request.param, (0, 1) if request.param == "abort" else (1,)
+    with tempfile.TemporaryDirectory(prefix="jobs-") as base:
+        site = Site(tmp_path_factory.mktemp("parents"), Path(base))
+        text = "".join(failing(site, end, *sources) for end in ENDS)
+        try:
+            yield policy, site.launch(f"--on-failure={policy}", "-n", "3", site.program(text)).finish()
+            site.settle()
+        finally:
+            site.close()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_all_parents_learn_why_a_child_has_failed(learnt: tuple[str, Result], end: str) -> None:
+    policy, result = learnt
+    lines = [line for line in result.lines if line.startswith(f"{end}: ")]
+    assert len(lines) == 3 * (2 if policy == "abort" else 1), result
+    assert all(f": {ENDS[end]}" in line for line in lines), result
+    assert policy == "continue" or result.err.count(ENDS[end]) == 1, result
 
 
 def test_parents_do_not_wait_for_ever_to_learn_why_a_child_has_failed(site: Site) -> None:
     ends = "os.kill(os.getppid(), 9); MPI.COMM_SELF.recv()"  # its launcher, which would have told
-    result = site.launch("-n", "2", failing(site, ends, 0)).finish()
+    result = site.run(2, failing(site, ends, 0))
     assert len(result.lines) == 2, result
     assert all("process 0 of job" in line and " is gone: " in line for line in result.lines), result
 
 
 def test_parents_on_other_hosts_learn_why_a_child_has_failed(site: Site) -> None:
-    result = site.launch(*LOCAL, "a,b", "-n", "2", failing(site, "os._exit(3)", 0)).finish()
+    result = site.launch(*LOCAL, "a,b", "-n", "2", site.program(failing(site, "os._exit(3)", 0))).finish()
     assert len(result.lines) == 2, result
     assert all(line.endswith("is gone: rank 0 exited with status 3") for line in result.lines), result
 
