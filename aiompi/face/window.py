@@ -168,7 +168,7 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
         self._dynamic("Attach").attached.add(_bytes_of(memory, "Attach: memory"))
 
     def Detach(self, memory: SupportsBuffer) -> None:
-        """Undo `Attach` (MPI_Win_detach, section 12.2.4).
+        """Undo `Attach` (MPI_Win_detach, section 12.2.4). Accesses of other ranks then raise WindowError there.
 
         Args:
             memory: what was attached.

@@ -283,7 +283,11 @@ async def free(window: Window) -> None:
     try:
         window.check("Free")
         await window.epochs.locks.settled()
-        await window.complete(window.everybody())
+        try:
+            await window.complete(window.everybody())
+        except WindowError:
+            await window.barrier()  # the other ranks come
+            raise
         await window.barrier()
     finally:
         window.freed = True

@@ -25,6 +25,9 @@ ANSWERS: Final = 2**20
 LOCK_ANSWER: Final = struct.Struct("<i")
 GRANTED: Final = -1
 
+#: the answer to a flush after accesses outside of the attached memory: where the first one begins and ends
+OUTSIDE: Final = struct.Struct("<qq")
+
 _LENGTH: Final = struct.Struct("!I")
 #: most bytes of a head without the parts of an area
 _MOST: Final = 2**26
@@ -37,7 +40,7 @@ class Kind(enum.IntEnum):
     GET = 1  #: start, nbytes, runs
     COMBINE = 2  #: start, nbytes, runs, operation, type, whether the message has operands, whether it is to be fetched
     SWAP = 3  #: start, nbytes
-    FLUSH = 4  #: nothing
+    FLUSH = 4  #: nothing; the answer is empty, or `OUTSIDE`
     LOCK = 5  #: whether alone
     UNLOCK = 6  #: nothing
     WAKE = 7  #: the rank whose lock has been released

@@ -15,11 +15,27 @@ from aiompi.datatype import Datatype
 from aiompi.datatype.handle import PREDEFINED
 from aiompi.engine.blame import cause_of
 from aiompi.errors import MPIError, ProcessFailedPendingError, RemoteProtocolError
-from aiompi.window.messages import GRANTED, LOCK_ANSWER, REQUESTS, Kind, parsed
+from aiompi.window.messages import GRANTED, LOCK_ANSWER, OUTSIDE, REQUESTS, Kind, parsed
 from aiompi.window.target import OPERATIONS, Accessor, Area
 
 if TYPE_CHECKING:
     from aiompi.window.window import Window
+
+
+#: no address is as large
+_MOST: Final = 2**63 - 1
+
+
+class OutsideError(Exception):
+    """Another rank has asked for memory that is not attached to a dynamic window.
+
+    Args:
+        first, end: the bytes.
+    """
+
+    def __init__(self, first: int, end: int) -> None:
+        super().__init__(first, end)
+        self.bounds = min(max(first, -_MOST), _MOST), min(max(end, -_MOST), _MOST)
 
 
 class Server:
@@ -29,12 +45,13 @@ class Server:
         window: the window.
     """
 
-    __slots__ = ("_actions", "_holders", "_receive", "_window")
+    __slots__ = ("_actions", "_holders", "_outside", "_receive", "_window")
 
     def __init__(self, window: Window) -> None:
         self._window = window
         self._receive: Any = None
         self._holders: dict[int, bool] = {}  # ranks that hold the lock by messages, and whether alone
+        self._outside: dict[int, tuple[int, int]] = {}  # by rank, its first access to memory that is not attached
         self._actions: Final[dict[Kind, Callable[..., None]]] = {
             Kind.PUT: self._put,
             Kind.GET: self._get,
@@ -92,6 +109,11 @@ class Server:
         try:
             kind, answer, arguments, data = parsed(message)
             self._actions[kind](source, answer, arguments, data)
+        except OutsideError as outside:
+            if answer:
+                self._answer(source, answer, b"")
+            else:
+                self._outside.setdefault(source, outside.bounds)
         except (RemoteProtocolError, TypeError, ValueError, IndexError, KeyError, OverflowError, MemoryError) as wrong:
             self._refuse(source, wrong)
         return True
@@ -123,7 +145,8 @@ class Server:
         """Return the memory that has an area, and the area in it.
 
         Raises:
-            RemoteProtocolError: there is none.
+            OutsideError: there is none in a dynamic window.
+            RemoteProtocolError: there is none in a window whose size the other rank knows.
         """
         window = self._window
         found: tuple[Accessor, Area] | None
@@ -134,6 +157,8 @@ class Server:
             found = (accessor, area) if area.within(accessor.memory.nbytes) else None
         if found is None:
             first, end = area.bounds
+            if accessor is None:
+                raise OutsideError(first, end)
             raise RemoteProtocolError(f"it has asked for the bytes {first} to {end}, which are not in the window")
         return found
 
@@ -185,7 +210,8 @@ class Server:
         self._answer(source, answer, before)
 
     def _flush(self, source: int, answer: int, arguments: list[Any], data: memoryview) -> None:
-        self._answer(source, answer, b"")
+        outside = self._outside.pop(source, None)
+        self._answer(source, answer, b"" if outside is None else OUTSIDE.pack(*outside))
 
     def _lock(self, source: int, answer: int, arguments: list[Any], data: memoryview) -> None:
         (exclusive,) = arguments

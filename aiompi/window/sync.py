@@ -210,9 +210,12 @@ class Epochs:
             raise WindowError(f"{self._window.where('Complete')}: call Start before ({self.in_words()})", ERR_RMA_SYNC)
         ranks, self._started = self._started, None
         self.changed(ranks)
-        await self._window.complete(ranks)
-        for rank in ranks:
-            self._notify(rank, Kind.COMPLETE)
+        try:
+            await self._window.complete(ranks)
+        finally:
+            for rank in ranks:
+                if self._window.error_of(rank) is None:
+                    self._notify(rank, Kind.COMPLETE)
 
     def wait(self) -> Request[None]:
         """Wait until the group of Post has completed its accesses (MPI_Win_wait)."""

@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiompi.base.attribute import Attributes, Keyvals
-from aiompi.base.unsupported_errors import ERR_RMA_SYNC, ERR_WIN
+from aiompi.base.unsupported_errors import ERR_RMA_RANGE, ERR_RMA_SYNC, ERR_WIN
 from aiompi.coll import registry
 from aiompi.coll.select import select
 from aiompi.comm import Communicator
@@ -35,11 +35,12 @@ from aiompi.op.predefined import NO_OP
 from aiompi.window.attached import Attached
 from aiompi.window.constants import WIN_BASE, WIN_CREATE_FLAVOR, WIN_DISP_UNIT, WIN_MODEL, WIN_SIZE, WIN_UNIFIED
 from aiompi.window.locks import Lock
-from aiompi.window.messages import ANSWERS, REQUESTS, Kind, request
+from aiompi.window.messages import ANSWERS, OUTSIDE, REQUESTS, Kind, request
 from aiompi.window.target import IN_CORE, OPERATIONS, Accessor, Area, area_of, basic_of, check_within, number_of
 
 if TYPE_CHECKING:
     from aiompi.op import Op
+    from aiompi.status import Status
     from aiompi.window.server import Server
     from aiompi.window.sync import Epochs
 
@@ -356,7 +357,9 @@ class Window(WindowBase):
         answer = self.ask(rank, message, kind, *arguments, data=data)
 
         async def fetch() -> None:
-            await answer
+            status: Status = await answer
+            if status.nbytes != into.nbytes:
+                raise self._outside(rank, arguments[0])
             if not into.contiguous:
                 into.unpack(message)
 
@@ -364,32 +367,66 @@ class Window(WindowBase):
         self._note(rank, fetched)
         return fetched
 
+    def _outside(self, rank: int, first: int, end: int | None = None) -> WindowError:
+        """Return the error of an access to memory that is not attached at its target."""
+        where = f"at {first:#x}" if end is None else f"from {first:#x} to {end:#x}"
+        return WindowError(
+            f"{self.where('an access')}: rank {rank} has attached no memory {where}; nothing there has changed",
+            ERR_RMA_RANGE,
+        )
+
     def _note(self, rank: int, operation: Request[Any]) -> None:
-        """Remember an operation until it is complete."""
+        """Remember an operation until it is complete. One that fails is remembered until the next flush."""
+        if operation.done() and operation._error is None:
+            return
+        pending = self.pending.setdefault(rank, set())
+        pending.add(operation)
         if not operation.done():
-            pending = self.pending.setdefault(rank, set())
-            pending.add(operation)
-            operation.when_done(pending.discard)
+            operation.when_done(lambda done: pending.discard(done) if done._error is None else None)
 
     async def complete_locally(self, ranks: Iterable[int]) -> None:
-        """Wait until the buffers of the operations on these ranks may be used again (MPI_Win_flush_local)."""
+        """Wait until the buffers of the operations on these ranks may be used again (MPI_Win_flush_local).
+
+        Raises:
+            WindowError: an operation has failed whose error nobody has seen.
+        """
+        wrong: WindowError | None = None
         for rank in ranks:
-            for operation in [*self.pending.get(rank, ())]:
-                await operation
+            pending = self.pending.get(rank, set())
+            for operation in [*pending]:
+                seen = operation.done() and operation.unseen_error() is None
+                try:
+                    await operation
+                except WindowError as error:
+                    wrong = error if wrong is None and not seen else wrong
+                finally:
+                    pending.discard(operation)
+        if wrong is not None:
+            raise wrong
 
     async def complete(self, ranks: Sequence[int]) -> None:
         """Wait until the operations on these ranks are done at the targets (MPI_Win_flush, section 12.5.4).
 
         Raises:
             ProcessFailedError: one of these ranks has failed.
+            WindowError: an operation has failed whose error nobody has seen. All others are done.
         """
         self.check_alive(ranks)
         asked = [rank for rank in ranks if rank in self.unflushed]
         self.unflushed.difference_update(asked)
-        answers = [self.ask(rank, memoryview(bytearray()), Kind.FLUSH) for rank in asked]
-        await self.complete_locally(ranks)
-        for answer in answers:
-            await answer
+        memory = [bytearray(OUTSIDE.size) for _ in asked]
+        answers = [self.ask(rank, memoryview(place), Kind.FLUSH) for rank, place in zip(asked, memory, strict=True)]
+        wrong: WindowError | None = None
+        try:
+            await self.complete_locally(ranks)
+        except WindowError as error:
+            wrong = error
+        for rank, place, answer in zip(asked, memory, answers, strict=True):
+            status: Status = await answer
+            if status.nbytes and wrong is None:
+                wrong = self._outside(rank, *OUTSIDE.unpack(place))
+        if wrong is not None:
+            raise wrong
 
     @property
     def at_rest(self) -> bool:
@@ -399,8 +436,12 @@ class Window(WindowBase):
     async def fence(self, assertion: int) -> None:
         """End all accesses of all ranks (MPI_Win_fence, section 12.5.1)."""
         accesses = self.epochs.fence(assertion)
-        if accesses is not None:
-            await accesses
+        try:
+            if accesses is not None:
+                await accesses
+        except WindowError:
+            await self.barrier()  # the other ranks come
+            raise
         await self.barrier()
 
     async def barrier(self) -> None:

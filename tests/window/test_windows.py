@@ -402,6 +402,51 @@ def test_memory_of_the_program_and_dynamic_memory(on: Callable[[int, Program], N
     on(2, program)
 
 
+def test_an_access_to_memory_that_is_not_attached_fails_alone(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, memory, other = await Win.Create_dynamic(comm=comm), np.zeros(2), 1 - comm.rank
+        places = await comm.allgather(MPI.Get_address(memory))
+        win.Attach(memory)
+        one, place, group = np.ones(1), places[other], comm.Get_group().Incl([other])
+        number = np.zeros(1, "q")
+        await comm.Barrier()
+
+        async def fails(call: Any, text: str = "has attached no memory") -> None:
+            with pytest.raises(WindowError, match=f"rank {other} {text}") as info:
+                await call
+            assert info.value.error_class == MPI.ERR_RMA_RANGE
+
+        await win.Lock(other)
+        await fails(win.Get(one, other, place + 16))
+        await fails(win.Get_accumulate(one, np.zeros(1), other, place + 9))
+        await fails(win.Compare_and_swap(number, number, number.copy(), other, 0))
+        await win.Flush(other)  # each of them has told its error
+        win.Put(one, other, place + 16)
+        win.Put(one, other, place)
+        await fails(win.Flush(other), f"has attached no memory from {place + 16:#x} to {place + 24:#x}")
+        await win.Flush(other)
+        win.Get(np.zeros(1), other, place + 16)
+        await asyncio.sleep(0.01)
+        await fails(win.Unlock(other))
+        await comm.Barrier()
+        assert memory.tolist() == [1, 0]
+
+        await win.Fence()
+        win.Accumulate(one, other, 0)
+        await fails(win.Fence())
+        win.Detach(memory)
+        await win.Fence(MPI.MODE_NOSUCCEED)
+        win.Post(group)
+        await win.Start(group)
+        win.Put(one, other, place)
+        await fails(win.Complete())
+        await win.Wait()
+        assert memory.tolist() == [1, 0]
+        await win.Free()
+
+    on(2, program)
+
+
 def test_a_block_frees_the_window_at_its_end(on: Callable[[int, Program], None]) -> None:
     async def program(comm: Intracomm) -> None:
         async with Win.Allocate(8, 8, comm=comm) as win, win.lock_all():
