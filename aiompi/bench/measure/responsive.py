@@ -19,7 +19,7 @@ from aiompi.status import Status
 
 #: seconds after which a callback is due
 TICK: Final = 0.001
-#: messages of the stream that are outstanding at once
+#: messages of the stream that are outstanding at once, unless a work has another number
 WINDOW: Final = 64
 
 Buffers: TypeAlias = Sequence[npt.NDArray[np.uint8]]
@@ -80,7 +80,9 @@ class Queued:
             os.close(fd)
 
 
-async def responsiveness(comm: Intracomm, outstanding: int, nbytes: int, seconds: float) -> list[float]:
+async def responsiveness(
+    comm: Intracomm, outstanding: int, nbytes: int, seconds: float, window: int = WINDOW
+) -> list[float]:
     """Seconds by which callbacks came late, in each of two ranks.
 
     Rank 0 streams messages to rank 1. Rank 1 has outstanding receives, whose messages come after the stream.
@@ -89,9 +91,10 @@ async def responsiveness(comm: Intracomm, outstanding: int, nbytes: int, seconds
         outstanding: number of outstanding receives.
         nbytes: of a message of the stream; 0 for none, when both ranks only wait.
         seconds: for which the stream lasts.
+        window: messages of the stream that are outstanding at once.
     """
     waiting = payloads.touched(8 * outstanding).reshape(-1, 8)
-    buffers = [payloads.touched(nbytes) for _ in range(WINDOW)] if nbytes else []
+    buffers = [payloads.touched(nbytes) for _ in range(window)] if nbytes else []
     requests: list[Request[Status]] = []
     if comm.rank == 1:
         requests = [comm.Irecv(item, 0, _FIRST + number) for number, item in enumerate(waiting)]

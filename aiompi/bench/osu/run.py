@@ -112,7 +112,9 @@ def measure(plan: Plan, left_out: LeftOut) -> Iterator[Row]:
         BenchError: aiompi did not answer.
     """
     contenders = Contenders(plan.peers, left_out)
-    for (ranks, names), benchmarks in groupby(plan.benchmarks, lambda benchmark: _peers_of(plan, benchmark)):
+    for ranks, group in groupby(plan.benchmarks, lambda benchmark: benchmark.ranks or plan.ranks):
+        benchmarks = list(group)
+        names = [name for name, peer in plan.peers.items() if any(map(peer.can, benchmarks))]
         with contenders.started(names, ranks):
             for benchmark in benchmarks:
                 yield from _rows(plan, benchmark, ranks, contenders)
@@ -120,14 +122,15 @@ def measure(plan: Plan, left_out: LeftOut) -> Iterator[Row]:
 
 def _rows(plan: Plan, benchmark: Benchmark, ranks: int, contenders: Contenders) -> Iterator[Row]:
     places = apart(cores(), ranks) if benchmark.paired else cores()[:ranks]
-    contenders.each(contenders.names, lambda _, one: bind([one], places))
+    able = [name for name, peer in plan.peers.items() if peer.can(benchmark)]
+    contenders.each(able, lambda _, one: bind([one], places))
     if benchmark.sized:
         longest = benchmark.warm_up(max(LONGEST, int(max(plan.sizes) * _LONGER)))
-        contenders.each(contenders.names, lambda _, one: one.ask(longest))
-    names = contenders.names
+        contenders.each(able, lambda _, one: one.ask(longest))
+    names = [name for name in contenders.names if name in able]
     for nbytes in plan.sizes if benchmark.sized else (None,):
-        able = [name for name in names if plan.peers[name].sends(benchmark, nbytes)]
-        rounds, samples = _sampled(plan, benchmark, nbytes or 0, contenders, able)
+        senders = [name for name in names if plan.peers[name].sends(benchmark, nbytes)]
+        rounds, samples = _sampled(plan, benchmark, nbytes or 0, contenders, senders)
         yield Row(benchmark, ranks, nbytes, {name: samples.get(name, []) for name in names}, rounds)
 
 
@@ -142,12 +145,6 @@ def _sampled(
     rounds = contenders.each(names, lambda _, one: 1 if plan.quick else _rounds(benchmark, nbytes, one))
     turns = [contenders.each(names, turn) for _ in range(plan.repeat)]
     return rounds, {name: [samples[name] for samples in turns] for name in turns[-1]}
-
-
-def _peers_of(plan: Plan, benchmark: Benchmark) -> tuple[int, tuple[str, ...]]:
-    """Return the number of ranks of a benchmark, and the names of the peers that can run it."""
-    names = tuple(name for name, peer in plan.peers.items() if peer.can(benchmark))
-    return benchmark.ranks or plan.ranks, names
 
 
 def _rounds(benchmark: Benchmark, nbytes: int, conversation: Conversation) -> int:

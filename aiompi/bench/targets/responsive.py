@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from aiompi.bench.contender import TRANSPORTS, Answer, aiompi_job, conversations
+from aiompi.bench.measure.responsive import WINDOW
 from aiompi.bench.samples import Side
 from aiompi.bench.targets.figures import Family, Figure, Goal, Options, compare
 
@@ -25,7 +26,8 @@ def figures(options: Options) -> Iterator[Figure]:
     """Compare loops that serve a stream with loops that only wait, for several sizes of messages and each transport."""
     seconds = 0.05 if options.quick else _SECONDS
     count = options.scaled(OUTSTANDING)
-    idle = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": seconds}
+    window = options.scaled(WINDOW)
+    idle = {"work": "responsiveness", "outstanding": 0, "nbytes": 0, "seconds": seconds, "window": window}
     for transport in TRANSPORTS:
         with conversations(aiompi_job(2, f"AIOMPI_TRANSPORTS={transport}", "AIOMPI_TLS=off", face="native")) as (
             native,
