@@ -25,7 +25,7 @@ __all__ = [
 class Constant(int):
     """A constant that is a default of arguments: its repr is its name, so that signatures and `help` show the name.
 
-    `str` and formats show the number, and a pickle of it is one of the number.
+    `str` and format strings show the number, and a pickled constant is a pickled number.
     """
 
     _name: str

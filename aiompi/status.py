@@ -164,7 +164,7 @@ class Status:
             datatype: type with which the message was received or will be received.
 
         Returns:
-            The number, with those of an incomplete last item, or UNDEFINED if the message ends inside an element.
+            The number of elements, also of an incomplete last item; UNDEFINED if the message ends inside an element.
 
         Raises:
             InvalidTypeError: the type is null or freed.

@@ -240,7 +240,7 @@ def preferred(collective: Collective[...], case: Case, *, slots: bool = True) ->
 
 
 def direct_limits(comm: Communicator) -> dict[int, int]:
-    """Return the bytes of a block up to which collectives use slots, by their numbers (see `aiompi.coll.signature`).
+    """Return the longest block, in bytes, for which each collective uses slots, by number (`aiompi.coll.signature`).
 
     These are the limits of `preferred` for the collectives on buffers that the core can call directly.
     """

@@ -30,7 +30,7 @@ _TAGS: Final = 2**30
 
 
 class _Part(NamedTuple):
-    """The contribution of a member, as in `aiompi.wire.control.Agree`; a member is its index in the order of names."""
+    """The contribution of a member, as in `aiompi.wire.control.Agree`. Indices of sorted names stand for members."""
 
     flag: int
     proposal: int

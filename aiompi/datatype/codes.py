@@ -168,8 +168,8 @@ def _exported(view: memoryview) -> np.dtype[Any]:
 def to_dtype(datatype: Datatype) -> np.dtype[Any]:
     """Return the numpy type of one item of a datatype: the same elements in the same places.
 
-    The type is as long as the extent of the datatype, or as its upper bound if the data begin after the address and
-    reach beyond the extent. Derived types become structured types. Their fields are the blocks, aligned if possible and
+    The itemsize is the extent of the datatype, or its upper bound if the data begin after the address and reach beyond
+    the extent. Derived types become structured types. Their fields are the blocks, aligned if possible and
     named f0, f1 ... unless the datatype was made from a numpy type. Contiguous types and whole subarrays become
     sub-arrays.
 

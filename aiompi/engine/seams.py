@@ -118,7 +118,7 @@ class Driver(Protocol):
     owner: int
 
     def admits(self) -> bool:
-        """Return True if this thread may make a call, and False if `check_thread` must say so."""
+        """Return True if this thread may make a call, and False if only `check_thread` can tell."""
 
     def check_thread(self) -> None:
         """Check that this thread may make a call.

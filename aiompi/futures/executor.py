@@ -102,7 +102,7 @@ class MPIPoolExecutor(Executor):
 
     @property
     def _pool(self) -> Queue | None:
-        """Its `size` is the number of workers; None before the first task or `bootup`, and after `shutdown`."""
+        """The pool, whose `size` counts its workers; None before the first task or `bootup`, and after `shutdown`."""
         return None if self._shutdown else self._queue
 
     def bootup(self, wait: bool = True) -> MPIPoolExecutor:

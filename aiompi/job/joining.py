@@ -134,7 +134,7 @@ def init(
 
     Cancelling:
         Cancelling the start, as a time limit does, gives up joining and ends the job if the launcher has started
-        this rank. Cancelling the wait at the end of the block lets this rank leave alone.
+        this rank. At the end of the block this rank waits for the others; cancelling that wait lets it leave at once.
 
     Example:
         async with aiompi.init() as world:

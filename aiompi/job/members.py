@@ -461,7 +461,7 @@ async def serve(
     at_most: int | None = None,
     settings: Settings | None = None,
 ) -> AsyncIterator[ServedJob]:
-    """Serve a job that is open from inside this program, as `aiompi-launch --serve` does.
+    """Serve an open job in this process, as `aiompi-launch --serve` does.
 
     async with aiompi.serve() as job, aiompi.join(job.address, job.key) as member:
             ...

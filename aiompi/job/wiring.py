@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Wiring(Environment):
-    """The transports of a rank, and its knowledge of its peers from them and from the agent.
+    """The transports of a rank, and what they and the agent have told about its peers.
 
     Args:
         settings: of the rank.

@@ -49,7 +49,7 @@ class _Introduction(NamedTuple):
     Attributes:
         name: name of the member, unique among the members of all jobs.
         births: names of the members to which it has lines -> the numbers of the worlds in which they began.
-        era: number of the jobs in which the team was, one after the other.
+        era: number of jobs in which the team has been so far.
         version: of its shared dicts.
     """
 

@@ -3,7 +3,8 @@
 The first word names the holders of the lock: none (0), the number of ranks that share it, or `_EXCLUSIVE` and the rank
 that has it alone. Two bytes for each rank follow. A rank sets its first byte before it tries a last time and waits.
 The rank that releases the lock clears these bytes and wakes the ranks that wait by messages. All accesses are
-sequentially consistent: either the waiting rank has seen the release, or the releasing rank sees its byte.
+sequentially consistent: either the waiting rank sees the release, or the releasing rank sees the byte of the
+waiting one.
 
 The second byte of a rank is 1 while the rank may share the lock, so that others know the holders when one has failed.
 """

@@ -1,4 +1,4 @@
-"""The kinds of jobs of a campaign: what they start, what may be done to it, and what is right at the end."""
+"""The kinds of jobs of a campaign: the processes of each, the faults that they may get, and the right results."""
 
 from __future__ import annotations
 

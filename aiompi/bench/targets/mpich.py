@@ -127,7 +127,7 @@ _PACKING: Final = Goal("ratio", "at most", 3)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Measure both forms of aiompi if both are installed; only the default form, where the forms hardly differ."""
+    """Measure both forms of aiompi if both are installed. Where they hardly differ, measure the default form only."""
     installed = forms()
     for _, group in groupby(_EXCHANGES, lambda exchange: (exchange.native, exchange.variables)):
         exchanges = list(group)

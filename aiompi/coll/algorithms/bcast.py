@@ -76,7 +76,7 @@ async def pipelined_chain(channel: Channel, block: Block, root: int) -> None:
 
     Ranks are counted from the root. A block of m bytes has s = max(1, ceil(m / SEGMENT)) segments. Steps: n - 2 + s.
     Per rank, for m bytes: s messages and m bytes sent, except by the last, and as many received, except by the root.
-    Time: (n - 2 + s) * (alpha + m / s * beta), that of one message for many segments. Any number of ranks.
+    Time: (n - 2 + s) * (alpha + m / s * beta); for many segments, the time of one message. Any number of ranks.
 
     Five ranks, root 0, three segments; the segments in transit in each step:
 

@@ -63,8 +63,8 @@ def outgoing(spec: object) -> bytes | memoryview | None:
     """Return the message of a buffer specification of the usual kinds, a copy if it is short.
 
     These are NumPy arrays of plain numbers: arrays without gaps, in the order of memory, and short arrays with gaps, in
-    the order of the indices. The native form also takes [memory, type] and [memory, count, type] with contiguous memory
-    and a short message or an array.
+    the order of the indices. The native form also takes [memory, type] and [memory, count, type] of contiguous memory,
+    if the memory is an array or the message is short.
 
     Returns:
         None for all other specifications, and for wrong ones.

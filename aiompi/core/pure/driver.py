@@ -41,7 +41,7 @@ class DriverBase:
         self._busy = False
 
     def admits(self) -> bool:
-        """Return True if the calling thread may make a call, and False if `check_thread` must say so."""
+        """Return True if the calling thread may make a call, and False if only `check_thread` can tell."""
         return self._thread() == self.owner and (self.loop_runs is None or self.loop_runs())
 
     def finish_soon(self, pending: list[Request[Any]]) -> None:

@@ -111,7 +111,7 @@ class Naming(Protocol):
         Args:
             called: code of the function of the library; None for none.
             at: where the program calls it.
-            caller: where the program calls the function of that code; None if it does not.
+            caller: where the program calls the function that makes the call; None if it does not call one.
         """
 
     def room(self, written: int, /) -> int:

@@ -232,9 +232,9 @@ class Comm(
                 for those that are bound to one resource of a type, such as one package; COMM_TYPE_HW_UNGUIDED for the
                 largest type of resources that makes smaller groups; UNDEFINED to be in none.
             key: ranks are in the order of the keys; equal keys keep the order of the ranks here.
-            info: guided splits read the type: "mpi_hw_resource_type" is "mpi_shared_memory", "node", "package",
-                "numanode", "l3cache" (1 to 5), "core" or "hwthread", or a name of hwloc such as "hwloc://NUMANode";
-                resources may also be "mpi_pset_name", a process set of a session. Unguided ones set
+            info: of guided splits, with "mpi_hw_resource_type": "mpi_shared_memory", "node", "package", "numanode",
+                "l1cache" to "l5cache", "core", "hwthread", or a name of hwloc such as "hwloc://NUMANode". Splits by
+                resource also take "mpi_pset_name", a process set of a session. Unguided ones set
                 "mpi_hw_resource_type".
 
         Returns:

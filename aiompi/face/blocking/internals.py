@@ -141,6 +141,6 @@ def _commctx_intra(comm: Intracomm) -> tuple[Intracomm, int]:
 
 
 def _commctx_inter(comm: Intercomm) -> tuple[Intercomm, int, Intracomm, bool]:
-    """Return what `_commctx_intra` does, a communicator of the local group, and True if that is the first group."""
+    """Return the communicator, a tag, a communicator of the local group, and True if that group is the first."""
     context = _context(comm)
     return context.comm, context.take_tag(), context.local, context.low

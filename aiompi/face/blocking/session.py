@@ -36,8 +36,8 @@ class Session(SessionCalls):
     def Init(cls, info: Info = INFO_NULL, errhandler: Errhandler | None = None) -> Self:
         """Open a session (MPI_Session_init). The first call of a process joins its job, when all its ranks do.
 
-        A process opens as many sessions as it likes, at once or one after the other, beside the World Model, before
-        Init, and after Finalize if one has been open since before Finalize.
+        A process may open any number of sessions, at once or one after the other, before and beside the World Model.
+        After Finalize it may do so while a session is open that was opened before.
 
         Args:
             info: hints. "thread_level" is "MPI_THREAD_MULTIPLE" or another level, as for `Init_thread`; it counts if

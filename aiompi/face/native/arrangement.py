@@ -22,7 +22,7 @@ class Arrangement(Handle):
     __slots__ = ()
 
     def Create_group(self, group: Group, tag: int = 0) -> AwaitableCall[Intracomm]:
-        """Make a communicator of some of its processes, which alone call it (MPI_Comm_create_group, MPI-3).
+        """Make a communicator of some members of this one; only these make the call (MPI_Comm_create_group, MPI-3).
 
         Args:
             group: the same in all processes of it.

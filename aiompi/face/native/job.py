@@ -148,7 +148,7 @@ def _driver(rank: Runtime) -> aio.AsyncioDriver:
 
 
 def _is_lost(rank: Runtime) -> bool:
-    """Return True if this rank has no agent, so that it is alone in its job, and its event loop is closed."""
+    """Return True if this rank is alone in its job, without an agent, and its event loop is closed."""
     return rank.contact is None and _driver(rank).closed
 
 

@@ -230,7 +230,7 @@ class Ports:
 
     @property
     def _names(self) -> PublishedNames:
-        """The names that this rank publishes, for a call in the thread of the event loop."""
+        """The names that this rank publishes. Only the thread of the event loop may ask for them."""
         self._admitted  # noqa: B018 - raises in another one
         return self._runtime.names
 

@@ -99,7 +99,7 @@ class Outgoing:
 
         Args:
             datalen: bytes of a packet.
-            write: called with the data of a packet; returns the written data, or None to stop.
+            write: called with the data of a packet; returns the data that it has written, None to stop.
         """
         left = self.left - sum(sum(map(len, data)) for data in self.ahead)
         while left:

@@ -33,7 +33,7 @@ BEGUN: Final = 2**20
 class RingLink(RingPoller):
     """Frames of one peer through a segment, and a queue for them until there is one (a `SocketLink` and a `Poller`).
 
-    The connected socket over which the segment was handed over stays open, and is closed when the peer ends.
+    The socket that has carried the segment stays connected. Its end of file shows that the peer has ended.
     """
 
     far = False

@@ -31,7 +31,7 @@ _LABEL: Final = struct.Struct("!Q")
 
 
 def part_of(context: int) -> slice | None:
-    """Return the bytes of the slots of a communicator, or None if it has no part."""
+    """Return where the slots of a communicator are in the memory for slots; None if it has none."""
     number = ordinal(context)
     if number >= PARTS:
         return None

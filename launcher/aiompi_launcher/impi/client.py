@@ -103,7 +103,7 @@ class RemoteServer(Rendezvous):
         return world
 
     async def _agree(self, count: int) -> bytes:
-        """Agree on a key with the other clients, which are all aiompi; empty if ranks have to use IMPI.
+        """Return a key on which all clients, which run aiompi, agree; an empty one if their ranks have to use IMPI.
 
         If one client has given up waiting, all use IMPI: every client sees that its part of KEY is missing.
         """

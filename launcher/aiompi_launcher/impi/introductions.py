@@ -81,7 +81,7 @@ class HostIntroduction:
         return able
 
     async def _secure(self, sock: socket.socket, *, server: bool) -> SecureSocket:
-        """Return a connection over TLS, on which both hosts have proven the key, in place of an unused one."""
+        """Encrypt a connection that has carried no data. Return it once both hosts have proven the key on it."""
         from aiompi.net import tls  # most jobs do not need it
 
         secured = tls.secure(sock, server, self._settings)

@@ -129,7 +129,7 @@ class Rank:
         revocations: number of communicators that it has revoked.
         obituaries: bytes of its reports of failures in jobs that it has spawned.
         location: where it runs.
-        looked: the number of its last answer to control.LookRequest, and what it does; None if that was no look.
+        looked: number of the last control.LookRequest that it has answered, and the look; None if it could not be read.
     """
 
     def __init__(self, number: int) -> None:

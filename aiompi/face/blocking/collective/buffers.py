@@ -116,7 +116,7 @@ class BufferCollectives(Handle):
         self._finish(buffers.gather.begin(self._entered("Gather(sendbuf, recvbuf, root)"), sendbuf, recvbuf, root))
 
     def Gatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV | None, root: int = 0) -> None:
-        """The buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
+        """The buffers of all ranks, of any lengths, come to given places in the buffer of the root (section 4.5).
 
         Args:
             sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.

@@ -163,7 +163,7 @@ class MovingCollectives(Handle):
     def Gatherv(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV | None, root: int = 0, *, algorithm: str | None = None
     ) -> AwaitableCall[None]:
-        """The buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
+        """The buffers of all ranks, of any lengths, come to given places in the buffer of the root (section 4.5).
 
         Args:
             sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.

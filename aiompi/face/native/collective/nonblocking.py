@@ -171,7 +171,8 @@ class NonblockingCollectives(Handle):
     def Igatherv(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV | None, root: int = 0, *, algorithm: str | None = None
     ) -> Request[None]:
-        """Start a `Gatherv`: the buffers of all ranks, of any lengths, come to places in the root's (section 4.5).
+        """Start a `Gatherv`: the buffers of all ranks, of any lengths, come to given places in the buffer of the root
+        (section 4.5).
 
         Args:
             sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.
