@@ -48,10 +48,11 @@ TESTS = Path(__file__).parent
 #: fixtures of tests that start processes
 STARTING = {"site", "launch", "machines", "slurm"}
 #: folders with files that take minutes
-LONGEST = {"peers", "cluster"}
+LONGEST = {"peers", "cluster", "typed"}
 #: folders and files whose tests start processes by themselves, or compute for seconds
-SLOW = {"typed", "testing", "notebook", "integrations", "bench", "test_stalls.py", "test_floors.py", "test_aiompi.py",
-        "test_every_collective.py", "test_liveness.py", "test_matching_machine.py", "test_mutants.py"}  # fmt: skip
+SLOW = {"testing", "notebook", "integrations", "bench", "test_stalls.py", "test_floors.py", "test_aiompi.py",
+        "test_every_collective.py", "test_liveness.py", "test_matching_machine.py", "test_mutants.py",
+        "test_browser.py", "test_interpreter.py", "test_interrupted.py", "test_top.py"}  # fmt: skip
 # libuv keeps a pipe from the first loop of a process on, which no test shall find left behind.
 uvloop.new_event_loop().close()
 

@@ -46,8 +46,7 @@ print("bytes", "numpy" in sys.modules)
 """
 
 
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("transport", [NEAREST, "tcp"])
+@pytest.mark.parametrize(("face", "transport"), [*zip(FACES, (NEAREST, "tcp"), strict=True)])
 def test_a_job_without_arrays_does_not_import_numpy(site: Site, face: str, transport: str) -> None:
     body = PROGRAM.replace("await request", "request.wait()") if face == "blocking" else PROGRAM
     lines = site.ok(3, in_face(face, body), env={"AIOMPI_TRANSPORTS": transport}).lines

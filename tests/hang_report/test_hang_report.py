@@ -41,8 +41,9 @@ def told(
     return [re.sub(r" (for )?\d+\.\d s( ago)?", "", line) for line in report]
 
 
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("transport", ["", "unix", "tcp"])
+@pytest.mark.parametrize(
+    ("face", "transport"), [("native", ""), ("blocking", ""), ("native", "tcp"), ("blocking", "unix")]
+)
 def test_rank_that_never_comes(site: Site, face: str, transport: str) -> None:
     program = in_face(
         face,

@@ -54,7 +54,12 @@ def test_several_clients(run: Run, check: Check, clients: list[int]) -> None:
     run(main())
 
 
-@pytest.mark.parametrize("transport", sorted(STREAMS))
+@pytest.mark.parametrize(
+    ("run", "transport"),
+    [("uvloop" if transport == "unix" else "asyncio", transport) for transport in sorted(STREAMS)]
+    + [("uvloop", "tcp")],
+    indirect=["run"],
+)
 def test_joined_world(run: Run, site: Site, transport: str) -> None:
     """All operations one after the other on the same communicators, over sockets; long messages ask their receiver."""
     job, address = site.serve(SIZE)
