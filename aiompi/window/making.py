@@ -112,9 +112,16 @@ def _check(comm: Communicator, size: int, unit: int, operation: str) -> None:
 
 
 async def _collect(comm: Communicator, entry: Any) -> list[Any]:
-    """Return the entries of all ranks."""
+    """Return the entries of all ranks.
+
+    Raises:
+        RemoteProtocolError: a rank has sent no entry.
+    """
     found = await comm.start(lambda channel: collect(channel, msgpack.packb(entry)), "Win")
-    return [msgpack.unpackb(each) for each in found]
+    try:
+        return [msgpack.unpackb(each) for each in found]
+    except (ValueError, msgpack.UnpackException) as error:
+        raise RemoteProtocolError(f"a rank describes no window: {error}") from None
 
 
 async def _cards(comm: Communicator, card: _Card, contents: Sequence[int] | None) -> list[_Card]:

@@ -114,7 +114,7 @@ class Server:
                 self._answer(source, answer, b"")
             else:
                 self._outside.setdefault(source, outside.bounds)
-        except (RemoteProtocolError, TypeError, ValueError, IndexError, KeyError, OverflowError, MemoryError) as wrong:
+        except Exception as wrong:  # whatever a request leads to, the others are served
             self._refuse(source, wrong)
         return True
 

@@ -250,10 +250,11 @@ class Accessor:
         if area.layout is None:
             return self._words.combine(area.start, operands, number, fetched)
         runs = _runs(area.layout)
-        if not all(self.aligned(area.start + where, dtype.itemsize) for where, _, _ in runs):
+        size = dtype.itemsize
+        if not all(self.aligned(area.start + where, size) and nbytes % size == 0 for where, _, nbytes in runs):
             return False
         for where, packed, nbytes in runs:
-            part = slice(packed // dtype.itemsize, (packed + nbytes) // dtype.itemsize)
+            part = slice(packed // size, (packed + nbytes) // size)
             kept = None if fetched is None else fetched[part]
             if not self._words.combine(area.start + where, operands[part], number, kept):
                 return False  # for the first one already, since all have one type

@@ -14,6 +14,7 @@ import pytest
 import aiompi
 from aiompi import MPI, Intracomm, Win, WindowError, core
 from aiompi.window import making
+from aiompi.window.messages import REQUESTS, Kind, request
 from support.spmd import everywhere
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -547,6 +548,50 @@ def test_a_rank_cannot_describe_a_window_that_cannot_be(run: Run, monkeypatch: p
 
         monkeypatch.setattr(making, "_collect", lying)
         run(main())
+
+
+@pytest.mark.parametrize("entry", [b"\xc1", b"", b"\x00\x00", b"\xa1\xff", b"\x91" * 3000])
+def test_a_rank_cannot_describe_a_window_in_bytes_that_are_no_entry(
+    run: Run, monkeypatch: pytest.MonkeyPatch, entry: bytes
+) -> None:
+    honest = making.collect
+
+    async def lying(channel: Any, content: bytes) -> Any:
+        return [(await honest(channel, content))[0], entry]
+
+    async def program(comm: Intracomm) -> None:
+        with pytest.raises(aiompi.RemoteProtocolError, match="describes no window"):
+            await Win.Allocate(16, comm=comm)
+
+    async def main() -> None:
+        await everywhere(aiompi.local_world(2), program)
+
+    monkeypatch.setattr(making, "collect", lying)
+    run(main())
+
+
+def test_an_accumulate_of_elements_in_two_runs_ends_no_service(on: Callable[[int, Program], None]) -> None:
+    """Its owner combines them, since the core would look beyond the end of the window."""
+
+    async def program(comm: Intracomm) -> None:
+        win = await Win.Allocate(13, comm=comm)
+        if comm.rank == 1:
+            runs = np.array([[0, 8], [3, 5]], "<i8").tobytes()
+            asked = request(Kind.COMBINE, 1, 0, 8, runs, 3, "MPI_DOUBLE", True, True, data=[np.full(1, 2.0).tobytes()])
+            await win._core.comm.isend(*asked, 0, REQUESTS)
+            before = bytearray(8)
+            await win._core.comm.irecv(memoryview(before), 0, 1)
+            assert before == bytes(8)
+        await comm.Barrier()
+        if comm.rank == 2:
+            found = bytearray(13)
+            await win._core.ask(0, memoryview(found), Kind.GET, 0, 13, b"")
+            two = np.full(1, 2.0).tobytes()
+            assert found == two[:3] + bytes(5) + two[3:]
+        await comm.Barrier()
+        await win.Free()
+
+    on(3, program)
 
 
 @pytest.mark.parametrize("seed", range(3))
