@@ -101,6 +101,32 @@ def test_a_handler_that_reads_on_as_a_receive_is_resumed_gets_the_next_frame(pai
     assert [bytes(receive.data) for receive in receives] == [b"\0", b"\1", b"\2"]
 
 
+def test_a_message_on_offer_resumes_a_receive_that_a_failure_has_interrupted(pair: RingPair) -> None:
+    class Answering(PeerBase):
+        def emit(self, kind: int, *_: Any, **__: Any) -> None:
+            answers.append(kind)
+
+    class Resumed(PostedReceive[Any]):
+        def resume(self) -> None:
+            self._error, self._done = None, False
+
+    answers: list[int] = []
+    peer: Any = Answering(SimpleNamespace(contexts={3: MatchQueues()}, brief_limit=100), 0)
+    peer._contexts[3].sources = {0: 0}
+    receive: Any = Resumed(SimpleNamespace(), None, None, 0, 1, 0)
+    peer._contexts[3].post(receive)
+    receive._error, receive._done = RuntimeError("a failure"), True
+    content = np.arange(500)
+    pair.ends[1].process = PeerProcess(os.getpid())
+    table = struct.pack("<QQQQ", 1, 0, content.ctypes.data, content.nbytes)
+    pair.put_raw(0, raw(frame.RTS | EXPOSED, content.nbytes, tag=1, context=3) + table)
+    pair.ends[1].read(peer, 2**40)
+    assert answers == [frame.SYNCACK]
+    assert receive._done
+    assert receive.exception() is None
+    assert bytes(receive.data) == content.tobytes()
+
+
 # Short messages that come in parts.
 
 

@@ -559,6 +559,8 @@ cdef class Ring:
             sink.offer(fields(h), exposed)
         else:
             peer.gain(h.credit)
+            if receive._done:
+                receive.resume()
             receive.note = h.drqid
             if not exposed.land(peer, receive, h.source, h.tag, h.length, h.srqid):
                 peer.fetch(receive, h.source, h.tag, h.length, h.srqid, exposed)
