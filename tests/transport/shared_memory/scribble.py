@@ -45,7 +45,7 @@ WARM: Final = 12
 LENGTHS: Final = (0, 8, 8, 100, 3000, 20_000, 70_000, 300_000, 1_500_000)
 #: kilobytes that a healthy rank may need, whatever lengths a hostile one invents
 MOST: Final = 2**20
-CALLS: Final = ("Barrier", "Allreduce", "Bcast", "Allgather")
+CALLS: Final = ("Barrier", "Allreduce", "Bcast", "Allgather", "Alltoall", "Alltoallw")
 LOST: Final = (aiompi.ProcessFailedError, aiompi.RevokedError)
 
 LINE, DIRECTION = 64, 1024
@@ -151,13 +151,17 @@ class Rank:
                 step()
 
     async def collectives(self, comm: Any) -> None:
-        """Make calls with a hostile rank, which go through slots."""
-        place, whole = np.zeros(30, "i8"), np.zeros(30 * comm.size, "i8")
+        """Make calls with a hostile rank, which go through slots, or are messages that the core packs and unpacks."""
+        place, whole, given = np.zeros(30, "i8"), np.zeros(30 * comm.size, "i8"), np.zeros(30 * comm.size, "i8")
+        every_second = MPI.INT64_T.Create_vector(15, 1, 2).Commit()
+        each = [1] * comm.size, [240 * rank for rank in range(comm.size)], [every_second] * comm.size
         async with self.talk() as step:
             for number in itertools.count():
                 values = np.full(30, number)
-                arguments = ((), (values, place), (place, number % comm.size), (values, whole))[number % len(CALLS)]
-                name = CALLS[number % len(CALLS)]
+                name, arguments = CALLS[number % len(CALLS)], (
+                    (), (values, place), (place, number % comm.size), (values, whole), (given, whole),
+                    ([given, *each], [whole, *each]),
+                )[number % len(CALLS)]  # fmt: skip
                 try:
                     await all_of(getattr(comm, name if NATIVE else "I" + name.lower())(*arguments))
                 except LOST:
