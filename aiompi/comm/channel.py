@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiompi.comm.group import Group
-from aiompi.core.pure.recorder import PART
+from aiompi.core.pure.recorder import PART, shown
 from aiompi.engine import Message, MessageListener, Mode, Receive, Request, room
 from aiompi.wire.frame import Payload
 
@@ -224,7 +224,7 @@ class Channel:
         recorder = route.engine.recorder
         if recorder is None:
             return peer.send(payload, nbytes, route.context_id, route.source, self.tag, Mode.STANDARD, self.note)
-        handle = recorder.start(PART, route.context_id, route.members[dest], self.tag, nbytes)
+        handle = recorder.start(PART, route.context_id, shown(route.members[dest]), self.tag, nbytes)
         request = peer.send(payload, nbytes, route.context_id, route.source, self.tag, Mode.STANDARD, self.note)
         recorder.sent(handle, request, peer)
         return request

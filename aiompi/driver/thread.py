@@ -94,7 +94,7 @@ class ThreadDriver(BlockingDriver):
         self._epoll = self._shared_epoll = SharedEpoll(self._lock, self._leader_is_satisfied)
         self._waiters: list[WaitingThread] = []
         self._bells: Doorbells
-        self._rings: dict[int, Callable[[], object]] = {}  # doorbell -> its callback
+        self._rings: dict[int, tuple[Callable[[], object], ...]] = {}  # doorbell -> what to call
         self._leader = NO_THREAD
         self._background = Background(
             self._shared_epoll.fileno(),
@@ -272,14 +272,16 @@ class ThreadDriver(BlockingDriver):
             self.add_reader(self._bells.fileno(), self._rung)
         else:
             self._bells.add(fd)
-        self._rings[fd] = callback
+        self._rings[fd] = deliver, callback
 
     def _rung(self) -> None:
         """Handle the rung doorbells, unless another thread handles them."""
         bells = self._bells
         try:
             for fd in bells.rung():
-                self._rings.get(fd, bool)()
+                for call in self._rings.get(fd, ()):
+                    if fd in self._rings:
+                        call()
         except BaseException:
             if self._rings and self._bells is bells:
                 bells.repeat()

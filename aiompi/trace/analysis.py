@@ -370,6 +370,47 @@ def messages(trace: Trace) -> dict[tuple[int, int], tuple[int, int]]:
     return matrix
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wake:
+    """A wake-up of a rank by the doorbell of another one.
+
+    Attributes:
+        peer: rank that rang; -1 if it belongs to another job.
+        delay: seconds from the begin of a send of this rank to the wake-up, which has brought the message to a receive
+            that waited for it; None if the wake-up has brought no such message.
+    """
+
+    peer: int
+    delay: float | None
+
+
+def wakes(trace: Trace) -> dict[int, list[Wake]]:
+    """Return the wake-ups of each rank that had some, by time."""
+    found: dict[int, list[Wake]] = {}
+    for number, rank in trace.ranks.items():
+        bells = [op for op in rank.operations if op.kind == layout.BELL]
+        times: dict[int, list[float]] = defaultdict(list)
+        for bell in bells:
+            times[bell.peer].append(bell.begin)
+        sent: dict[tuple[int, float], float] = {}  # by ringing rank and time: the begin of the first message
+        for op in rank.operations:
+            send = op.other
+            if op.kind != layout.RECV or send is None or op.end is None or op.begin > send.begin:
+                continue
+            rung = times[send.rank]
+            index = bisect.bisect_left(rung, send.begin)
+            if index < len(rung) and rung[index] <= op.end:
+                key = send.rank, rung[index]
+                sent[key] = min(send.begin, sent.get(key, math.inf))
+        if bells:
+            delays = (sent.get((bell.peer, bell.begin)) for bell in bells)
+            found[number] = [
+                Wake(bell.peer, None if begin is None else bell.begin - begin)
+                for bell, begin in zip(bells, delays, strict=True)
+            ]
+    return found
+
+
 def sizes(trace: Trace) -> dict[int, Counter[str]]:
     """Return the histogram of sizes: power of two that is no less than the bytes -> messages by their ways."""
     histogram: dict[int, Counter[str]] = defaultdict(Counter)

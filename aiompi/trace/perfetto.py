@@ -21,11 +21,15 @@ _NAMES: Final = {
     layout.LATE: "late callbacks",
     layout.PART: "message",
     layout.WAIT: "wait",
+    layout.BELL: "woken",
 }
 
 
 def write(trace: Trace, file: TextIO) -> None:
-    """Write a trace. Each rank is a process; its operations that do not overlap are in one thread."""
+    """Write a trace. Each rank is a process; its operations that do not overlap are in one thread.
+
+    A wake-up by another rank is an instant of the process.
+    """
     events = [*_metadata(trace), *_events(trace)]
     json.dump({"traceEvents": events, "displayTimeUnit": "ns"}, file)
 
@@ -40,9 +44,14 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
     flow = 0
     lane_of: dict[int, int] = {}
     for rank in trace.ranks.values():
-        spans = [(op.begin, op.begin if op.end is None else op.end) for op in rank.operations]
-        lane_of |= {id(op): lane for op, lane in zip(rank.operations, lanes(spans), strict=True)}
+        lasting = [op for op in rank.operations if op.kind != layout.BELL]
+        spans = [(op.begin, op.begin if op.end is None else op.end) for op in lasting]
+        lane_of |= {id(op): lane for op, lane in zip(lasting, lanes(spans), strict=True)}
     for op in trace.operations:
+        if op.kind == layout.BELL:
+            instant = {"name": name_of(op), "cat": "MPI", "args": {"by": op.peer}}
+            yield {"ph": "i", "s": "p", "pid": op.rank, "tid": 0, "ts": op.begin * 1e6, **instant}
+            continue
         lane = lane_of[id(op)]
         end = op.begin if op.end is None else op.end
         yield {

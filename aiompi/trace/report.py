@@ -18,6 +18,7 @@ PATH: Final = "Critical path"
 MATRIX: Final = "Bytes from rank (row) to rank (column)"
 SIZES: Final = "Sizes of messages"
 FILES: Final = "Reads and writes of files"
+WAKES: Final = "Wake-ups of sleeping ranks by others"
 
 #: rows of a table, and ranks up to which the communication matrix is shown
 ROWS: Final = 12
@@ -55,7 +56,7 @@ def sections(trace: Trace, found: list[analysis.Waiting], rows: int = ROWS) -> l
         rows: the most rows of a table.
     """
     parts: tuple[Callable[[Trace, list[analysis.Waiting], int], Section], ...] = (
-        _late, _by_rank, _by_call, _path, _matrix, _sizes, _files, _notes,
+        _late, _by_rank, _by_call, _path, _matrix, _sizes, _wakes, _files, _notes,
     )  # fmt: skip
     made = (part(trace, found, rows) for part in parts)
     return [section for section in made if section.rows or section.lines]
@@ -183,6 +184,19 @@ def _sizes(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
         for most, ways in analysis.sizes(trace).items()
     )
     return Section(SIZES, ("up to bytes", "messages", "and how they went"), table)
+
+
+def _wakes(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
+    table: list[tuple[Cell, ...]] = []
+    for rank, wakes in analysis.wakes(trace).items():
+        delays = sorted(wake.delay for wake in wakes if wake.delay is not None)
+        spent = [f"{delays[len(delays) // 2] * 1e6:.1f}", f"{delays[-1] * 1e6:.1f}"] if delays else ["", ""]
+        by = Counter(wake.peer for wake in wakes).most_common(rows // 4)
+        table.append((rank, len(wakes), *spent, ", ".join(f"{peer}: {count}" for peer, count in by)))
+    table.sort(key=lambda row: row[1], reverse=True)
+    line = "The delays are from the begin of a send to the wake-up of the rank that waits in its receive."
+    columns = ("rank", "times", "median us", "most us", "by ranks, the most frequent first")
+    return Section(WAKES, columns, tuple(table[:rows]), (line,) if table else ())
 
 
 def _files(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:

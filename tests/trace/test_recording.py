@@ -14,9 +14,12 @@ import pytest
 
 import aiompi
 import aiompi.trace
+from aiompi import core
 from aiompi.core.pure import recorder as layout
 from aiompi.errors import LocalProtocolError
 from aiompi.trace import recording
+from aiompi.trace.analysis import wakes
+from aiompi.trace.reading import read
 from aiompi.trace.recording import Recording
 from support.jobs import Site
 
@@ -127,6 +130,44 @@ async def _record_two_times(tmp_path: Path) -> None:
     recording.stop()
 
 
+SLEEPERS = """\
+import os, time
+rank = int(os.environ["AIOMPI_RANK"])
+os.environ["AIOMPI_THREAD_LEVEL"] = "multiple" if rank == 1 else "single"
+import aiompi
+
+async def main(world):
+    for _ in range(5):
+        await world.send(await world.recv(source=0), dest=0)
+
+if rank == 2:
+    aiompi.run(main)
+else:
+    from aiompi import MPI
+    world = MPI.COMM_WORLD
+    for step in range(5):
+        if rank:
+            world.send(world.recv(source=0), dest=0)
+            continue
+        time.sleep(0.05)
+        for other in 1, 2:
+            world.send(step, dest=other)
+            world.recv(source=other)
+"""
+
+
+@pytest.mark.skipif(core.form == "pure", reason="it has no shared memory")
+def test_wake_ups_by_doorbells_are_recorded(site: Site) -> None:
+    """Rank 1 has several threads, rank 2 an event loop. They sleep for 50 ms before a message wakes them."""
+    job = site.launch("-n", "3", "--trace", "trace", site.program(SLEEPERS))
+    result = job.finish()
+    assert (result.code, result.err) == (0, "")
+    found = wakes(read(site.directory / "trace"))
+    for rank in 1, 2:
+        assert {wake.peer for wake in found[rank]} == {0}
+        assert any(wake.delay is not None and wake.delay > 0 for wake in found[rank])
+
+
 def test_messages_with_processes_of_another_job(site: Site) -> None:
     """A record has no number for a process of a spawned job."""
     program = """
@@ -137,12 +178,18 @@ def test_messages_with_processes_of_another_job(site: Site) -> None:
             other = MPI.COMM_SELF.Spawn(sys.executable, [__file__])
             other.send(b"x", dest=0)
             assert other.recv(source=0) == b"y"
+            other.Send(b"z", dest=0)
+            other.Barrier()
         else:
             assert parent.recv(source=0) == b"x"
             parent.send(b"y", dest=0)
+            parent.Recv(bytearray(1), source=0)
+            parent.Barrier()
     """
     job = site.launch("--trace", str(site.directory / "trace"), site.program(textwrap.dedent(program)))
     result = job.finish()
     assert (result.code, result.err) == (0, "")
     found = records(site.directory / "trace" / "rank-0.trace")
-    assert [record[5] for kind in (layout.SEND, layout.RECV) for record in of_kind(found, kind)] == [-1, -1]
+    for kind, count in (layout.SEND, 2), (layout.RECV, 1):
+        assert [record[5] for record in of_kind(found, kind)] == [-1] * count
+    assert -1 in {record[5] for record in of_kind(found, layout.PART)}

@@ -23,7 +23,7 @@ import aiompi
 import aiompi.trace
 from aiompi.coll.registry import ALLGATHER
 from aiompi.core.pure import recorder as layout
-from aiompi.trace import analysis, events, page, pictures
+from aiompi.trace import analysis, events, page, perfetto, pictures, report
 from aiompi.trace.__main__ import main
 from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace, read
 from support.jobs import Site
@@ -148,6 +148,27 @@ def test_a_rank_that_waits_itself_is_not_the_late_one() -> None:
         analysis.Late(1, sent.place, NOWHERE, 4.0, 1),
         analysis.Late(2, passed.place, got.place, 0.5, 1),
     ]
+
+
+def test_wake_ups_are_told_with_their_delays() -> None:
+    """Of two messages of one wake-up the first counts, and none that was there before its receive."""
+    place, bell = Place("recv", "a.py", 1, "f"), layout.BELL
+    sends = [Operation(1, layout.SEND, 0, time, None, time, 0, 0, 0, 8, place, NOWHERE) for time in (1.0, 1.1, 2.0)]
+    times = [(0.5, 1.3), (0.6, 1.4), (3.0, 3.2)]
+    receives = [Operation(0, layout.RECV, 0, begin, begin, end, 0, 1, 0, 8, place, NOWHERE) for begin, end in times]
+    for send, receive in zip(sends, receives, strict=True):
+        send.other, receive.other = receive, send
+    rings = [Operation(0, bell, 0, time, None, time, 0, 1, 0, 0, NOWHERE, NOWHERE) for time in (0.1, 1.25, 3.1)]
+    by_time = sorted([*receives, *rings], key=lambda op: op.begin)
+    trace = Trace({0: Rank(0, "here", by_time, 0, True, 4.0), 1: Rank(1, "here", sends, 0, True, 4.0)})
+    assert [wake.delay for wake in analysis.wakes(trace)[0]] == [None, 0.25, None]
+    assert f"{report.WAKES}:" in report.text(trace)
+    assert re.search(r"^ +0 +3  250000.0 +250000.0 +1: 3$", report.text(trace), re.MULTILINE)
+    shown = io.StringIO()
+    perfetto.write(trace, shown)
+    slices = json.loads(shown.getvalue())["traceEvents"]
+    assert [event["args"] for event in slices if event["ph"] == "i"] == [{"by": 1}] * 3
+    assert {event["tid"] for event in slices if event["pid"] == 0} == {0, 1}
 
 
 def test_the_timeline_shows_states_where_they_are() -> None:

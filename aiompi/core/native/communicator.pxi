@@ -124,7 +124,7 @@ cdef class CommunicatorBase:
         recorder = recorder_of(self.engine)
         if recorder is None:
             return peer.put_bytes(self.context_id, self.rank, t, data, nbytes)
-        handle = recorder.begin(REC_SEND, self.context_id, <int>peer.rank, t, nbytes)
+        handle = recorder.begin(REC_SEND, self.context_id, <int>peer.rank if peer.rank == <int>peer.rank else -1, t, nbytes)
         if not peer.put_bytes(self.context_id, self.rank, t, data, nbytes):
             recorder.forget(handle)  # the call comes again, the other way
             return False

@@ -6,6 +6,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from aiompi.core._native import PeerProcess, Ring, RingPoller
+from aiompi.core.pure.recorder import BELL, shown
 from aiompi.engine import Driver, Peer
 from aiompi.engine.blame import cause_of
 from aiompi.engine.seams import BufferOwner
@@ -18,6 +19,7 @@ from aiompi.transport.unread import MAX_UNREAD
 from aiompi.wire.frame import Payload
 
 if TYPE_CHECKING:
+    from aiompi.core import Recorder
     from aiompi.transport.shared_memory.transport import SharedMemory
 
 #: most bytes that a poll reads, so that one busy peer does not starve the others; and most bytes per turn
@@ -51,6 +53,7 @@ class RingLink(RingPoller):
         self._queue = Backlog(copying=self._driver.background)
         self._lingering = False
         self._seen = 0  # read position at the last call of `stale`
+        self._rang_itself = False
         self._closed = False
 
     @property
@@ -119,7 +122,7 @@ class RingLink(RingPoller):
         self.sharing = Sharing(self, self._transport, self._socket, ring)
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_doorbell(segment.doorbell, self._hand_out, self._turn)
-        segment.ring_self()  # so that a turn writes the queue and begins to watch
+        self._again()  # so that a turn writes the queue and begins to watch
 
     # Sending.
 
@@ -204,6 +207,8 @@ class RingLink(RingPoller):
         """Deliver the messages for which the peer has rung; return True if other work can wait for the next turn."""
         ring = self._ring
         assert ring is not None
+        if self._transport.engine.recorder is not None:
+            self._record_bell(self._transport.engine.recorder)
         try:
             left = ring.read(self.peer, _POLLED)
             found = left < _POLLED or self._rounds.poll()
@@ -211,6 +216,12 @@ class RingLink(RingPoller):
             self.lost(cause_of(error))
             return True
         return self._closed or (found and not self._queue and not ring.pending)
+
+    def _record_bell(self, recorder: Recorder) -> None:
+        """Record that the peer has woken this rank, unless this rank has rung itself."""
+        if not self._rang_itself:
+            recorder.end(recorder.start(BELL, 0, shown(self.peer.rank), 0, 0))
+        self._rang_itself = False
 
     def _turn(self) -> None:
         ring = self._ring
@@ -232,6 +243,7 @@ class RingLink(RingPoller):
     def _again(self) -> None:
         """Let the driver call `_turn` again."""
         if self._segment is not None:
+            self._rang_itself = True
             self._segment.ring_self()
 
     def failed(self, error: Exception) -> None:
