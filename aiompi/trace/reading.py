@@ -13,6 +13,7 @@ from typing import Final
 
 from aiompi.core.pure import recorder as layout
 from aiompi.errors import InvalidArgumentError
+from aiompi.trace.clocks import SAME, clocks, messages_by_way
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -135,11 +136,24 @@ def read(directory: str | os.PathLike[str]) -> Trace:
         )
     files = [_File(path) for path in paths]
     _forget_callers([file.names for file in files])
-    first = min(file.wall for file in files)
-    ranks = {file.rank: file.read(first) for file in files}
+    ahead = _ahead(files)
+    first = min(file.begin + ahead[file.names.host] for file in files)
+    ranks = {file.rank: file.read(first - ahead[file.names.host]) for file in files}
     _align(ranks)
     _match(ranks)
     return Trace(dict(sorted(ranks.items())))
+
+
+def _ahead(files: Iterable[_File]) -> dict[str, int]:
+    """Return by how many nanoseconds the wall clock of each host is ahead of its other clock.
+
+    The ranks of a host have the same clocks. A rank may be stopped between its looks at both: the least counts.
+    """
+    ahead: dict[str, int] = {}
+    for file in files:
+        each = file.wall - file.begin
+        ahead[file.names.host] = min(ahead.get(file.names.host, each), each)
+    return ahead
 
 
 class Names:
@@ -199,6 +213,7 @@ class _File:
 
     Attributes:
         names: of the rank.
+        begin, wall: the begin of the recording by the clock of the records, and by the wall clock.
     """
 
     def __init__(self, path: Path) -> None:
@@ -206,16 +221,15 @@ class _File:
         if self._data[: len(layout.MAGIC)] != layout.MAGIC:
             raise InvalidArgumentError(f"{path} is no trace of this version of aiompi")
         header = layout.HEADER.unpack_from(self._data)
-        _, _, self._capacity, self._head, self._begin, self.wall, self._end, self.rank, _ = header
+        _, _, self._capacity, self._head, self.begin, self.wall, self._end, self.rank, _ = header
         self.names = Names(path.with_suffix(".names"))
         self.names.read()
 
     def read(self, first: int) -> Rank:
-        """Read the records; `first` is the begin of the trace by the wall clock."""
-        offset = (self.wall - first) - self._begin
+        """Read the records; `first` is the begin of the trace by their clock."""
 
         def seconds(time: int) -> float:
-            return float(time + offset) / 1e9
+            return float(time - first) / 1e9
 
         operations = []
         for number in range(max(0, self._head - self._capacity), self._head):
@@ -274,29 +288,23 @@ def _match(ranks: dict[int, Rank]) -> None:
 
 
 def _align(ranks: dict[int, Rank]) -> None:
-    """Shift the clocks of other hosts, so that the least delays of messages are alike both ways."""
-    hosts: dict[str, list[Rank]] = defaultdict(list)
-    for rank in ranks.values():
-        hosts[rank.host].append(rank)
-    names = sorted(hosts, key=lambda name: min(rank.number for rank in hosts[name]))
-    if len(names) < 2:
+    """Give all operations the time of one clock, that of the host of the first rank; see `aiompi.trace.clocks`."""
+    host_of = {number: rank.host for number, rank in sorted(ranks.items())}
+    if len({*host_of.values()}) < 2:
         return
     _match(ranks)
-    least: dict[tuple[str, str], float] = {}
+    found = clocks(
+        dict.fromkeys(host_of.values()),
+        messages_by_way(
+            (host_of[op.rank], host_of[op.other.rank], op.begin, op.other.end)
+            for rank in ranks.values()
+            for op in rank.operations
+            if op.kind in _ENDS and op.other is not None and op.other.end is not None
+        ),
+    )
     for rank in ranks.values():
-        for op in rank.operations:
-            if op.kind == layout.SEND and op.other is not None and op.other.end is not None:
-                way = rank.host, ranks[op.other.rank].host
-                least[way] = min(least.get(way, op.other.end - op.begin), op.other.end - op.begin)
-    done, waiting = {names[0]: 0.0}, [names[0]]
-    while waiting:
-        near = waiting.pop()
-        for far in names:
-            if far not in done and (near, far) in least and (far, near) in least:
-                done[far] = done[near] + (least[near, far] - least[far, near]) / 2
-                waiting.append(far)
-    for name, shift in done.items():
-        for op in (op for rank in hosts[name] for op in rank.operations if shift):
-            op.begin -= shift
-            op.wait = None if op.wait is None else op.wait - shift
-            op.end = None if op.end is None else op.end - shift
+        clock = found.get(rank.host, SAME)
+        for op in rank.operations if clock != SAME else ():
+            op.begin = clock(op.begin)
+            op.wait = None if op.wait is None else clock(op.wait)
+            op.end = None if op.end is None else clock(op.end)
