@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from aiompi.comm import Communicator
+from aiompi.core import Recorder
+from aiompi.core.pure.recorder import FAILED, WAIT
 from aiompi.engine import Request
 from aiompi.errors import InvalidRankError, MPIError, ProcessFailedError, RemoteProtocolError
 from aiompi.talk.line import Line
@@ -67,6 +70,13 @@ class Exchange:
         if rank not in range(len(self.lines)):
             raise InvalidRankError(f"there is no rank {rank!r} in a world of {len(self.lines)} members")
         return self.lines[rank]
+
+    def waiting_for(self, rank: int) -> AbstractContextManager[object]:
+        """Return a block in which the program waits for a member, for the recording of this rank if there is one."""
+        core = self._core
+        if core is None or core.engine.recorder is None:
+            return contextlib.nullcontext()
+        return _recorded_wait(core, core.engine.recorder, rank)
 
     def attach(self, core: Communicator, names: Sequence[Name], births: Sequence[int | None], birth: int) -> None:
         """Go on in a world.
@@ -184,6 +194,20 @@ class Exchange:
     def _failed(self, rank: int, error: MPIError) -> None:
         """Handle the failure of a receive. Where a world follows, it decides which lines end."""
         raise NotImplementedError
+
+
+@contextlib.contextmanager
+def _recorded_wait(core: Communicator, recorder: Recorder, rank: int) -> Iterator[None]:
+    """Record a block as a wait for a rank."""
+    wait: Request[None] = Request(core.engine)
+    wait.traced = recorder.start(WAIT, core.context_id, core.process_of(rank), 0, 0)
+    recorder.waits(wait)
+    try:
+        yield
+    except BaseException:
+        recorder.end(wait.traced, FAILED)
+        raise
+    recorder.end(wait.traced)
 
 
 class ExchangeOfWorld(Exchange):

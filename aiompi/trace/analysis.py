@@ -25,6 +25,7 @@ LATE_POST: Final = "late Post"
 LATE_COMPLETE: Final = "late Complete"
 LATE_TARGET: Final = "late target"
 LATE_PREADY: Final = "late Pready"
+LATE_REPLY: Final = "late reply"
 AT_DISK: Final = "wait for disk"
 IN_VAIN: Final = "in vain"
 TRANSFER: Final = "transfer"
@@ -64,7 +65,7 @@ class Waiting:
 def waitings(trace: Trace) -> list[Waiting]:
     """Return all waiting of a trace for which a line of the program is known; the library also waits by itself."""
     found: list[Waiting] = []
-    ready, holds = _partitions(trace), _holds(trace)
+    ready, holds, replies = _partitions(trace), _holds(trace), _replies(trace)
     for op in trace.operations:
         if op.wait is None or not op.seconds or op.waiting_place is NOWHERE:
             continue
@@ -80,12 +81,21 @@ def waitings(trace: Trace) -> list[Waiting]:
             found += _split(op, LATE_POST if op.tag == Kind.POST else LATE_COMPLETE, op.other)
         elif op.kind == layout.LOCK:
             found += _held(op, holds[op.context, op.peer])
-        elif op.kind in (layout.DISK, layout.WAIT):
-            found.append(Waiting(AT_DISK if op.kind == layout.DISK else OTHER, op.wait, op.seconds, op))
+        elif op.kind == layout.WAIT and op.peer >= 0:
+            found += _split(op, LATE_REPLY, _latest(replies[op.context, op.peer, op.rank], op))
+        else:
+            found += _alone(op)
     disks = _disks(trace)
     for meeting in _meetings(trace):
         found += _in_collective(meeting, disks)
     return found
+
+
+def _alone(op: Operation) -> Iterator[Waiting]:
+    """Return the waiting for what is no other rank's work."""
+    assert op.wait is not None
+    if op.kind in (layout.DISK, layout.WAIT):
+        yield Waiting(AT_DISK if op.kind == layout.DISK else OTHER, op.wait, op.seconds, op)
 
 
 def _partitions(trace: Trace) -> dict[tuple[int, int, int, int], list[Operation]]:
@@ -97,8 +107,18 @@ def _partitions(trace: Trace) -> dict[tuple[int, int, int, int], list[Operation]
     return found
 
 
+def _replies(trace: Trace) -> dict[tuple[int, int, int], list[Operation]]:
+    """Return the messages in whose contexts ranks call handlers, by context, sender and receiver, in time."""
+    contexts = {op.context for op in trace.operations if op.kind == layout.WAIT and op.peer >= 0}
+    found: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
+    for op in trace.operations:
+        if op.kind == layout.SEND and op.context in contexts:
+            found[op.context, op.rank, op.peer].append(op)
+    return found
+
+
 def _latest(ready: list[Operation], op: Operation) -> Operation | None:
-    """Return the last partition that was ready when a wait for partitions ended."""
+    """Return the last partition or message that was ready when a wait for it ended."""
     index = bisect.bisect_right(ready, op.end or 0.0, key=lambda each: each.begin)
     return ready[index - 1] if index else None
 

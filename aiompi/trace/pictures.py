@@ -20,7 +20,7 @@ COLOURS: Final = {
     analysis.AT_BARRIER: "#eeca3b", analysis.AT_COLLECTIVE: "#ff9da6", analysis.LATE_ROOT: "#b279a2",
     analysis.AT_FENCE: "#d6a700", analysis.AT_LOCK: "#b5493a", analysis.LATE_POST: "#d9a06b",
     analysis.LATE_COMPLETE: "#a05d2c", analysis.LATE_TARGET: "#c2803f", analysis.LATE_PREADY: "#e8983a",
-    analysis.AT_DISK: "#54a24b",
+    analysis.LATE_REPLY: "#f2a65a", analysis.AT_DISK: "#54a24b",
     analysis.IN_VAIN: "#72302f", analysis.TRANSFER: "#bab0ac", analysis.OTHER: "#d8d4d2",
 }  # fmt: skip
 #: columns of the timeline; inches of a picture, of a rank in it, and at most of its height

@@ -96,7 +96,8 @@ def _late(trace: Trace, found: list[analysis.Waiting], rows: int) -> Section:
     for each in late[:rows]:
         since = "" if each.after == NOWHERE else f", after {each.after}"
         times = "once" if each.times == 1 else f"{each.times} times"
-        does = f"waits for a disk in {each.place}" if each.at_disk else f"comes late to {each.place}{since}"
+        comes = "makes no further call" if each.place == NOWHERE else f"comes late to {each.place}"
+        does = f"waits for a disk in {each.place}" if each.at_disk else f"{comes}{since}"
         lock = ", and holds a lock meanwhile" if each.locked >= _SHARE * each.seconds else ""
         lines.append(f"rank {each.rank} {does}{lock}: others wait {each.seconds:.3f} s ({times})")
     return Section(LATE_RANKS, lines=tuple(lines) or ("none: no rank is waited for by the others for long",))

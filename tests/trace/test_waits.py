@@ -278,6 +278,26 @@ async def _time_out(directory: Path) -> Trace:
     return read(directory)
 
 
+async def _call(directory: Path) -> Trace:
+    caller, callee = aiompi.local_world(2)
+
+    @callee.handler
+    async def slow() -> None:
+        await asyncio.sleep(0.05)
+
+    with aiompi.trace.start(caller, directory), aiompi.trace.start(callee, directory):
+        await caller.call(1, "slow")
+        with pytest.raises(TimeoutError):
+            await caller.call(1, "slow", timeout=0.01)
+    return read(directory)
+
+
+def test_a_call_waits_for_the_handler_of_a_rank(tmp_path: Path) -> None:
+    trace = asyncio.run(_call(tmp_path / "trace"))
+    found = {each for each in told(trace) if each[0] != analysis.TRANSFER}
+    assert found == {(analysis.LATE_REPLY, 0, 1, "call"), (analysis.IN_VAIN, 0, None, "call")}
+
+
 def test_calls_that_time_out_or_fail_are_recorded_as_such(tmp_path: Path) -> None:
     """The message that comes later is matched with its own receive."""
     trace = asyncio.run(_time_out(tmp_path / "trace"))

@@ -46,7 +46,7 @@ PUT: Final = 12
 GET: Final = 13
 #: reading or writing a file
 DISK: Final = 14
-#: a wait for something else
+#: a wait for something else; for the reply to a call, its context and peer are those of the reply
 WAIT: Final = 15
 #: a garbage collection; its tag is the generation
 GC: Final = 16
