@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from support.jobs import Site
 from support.limits import LIMIT
+from support.terminal import InTerminal
 
 RANK = str(Path(__file__).parent / "programs" / "rank.py")
 FULL = ["join", "card", "cards", "finalize", "finalized"]
@@ -49,6 +51,38 @@ def test_what_a_rank_finds_in_its_environment(launch, home: Path):
     assert [len(bytes.fromhex(found["AIOMPI_KEY"])) for found in (first, second)] == [32, 32]
     assert first["AIOMPI_KEY"] != second["AIOMPI_KEY"]
     assert (first["AIOMPI_SIZE"], second["AIOMPI_RANK"]) == ("2", "1")
+
+
+SLOW_START = """\
+import os, sys, time
+from aiompi_launcher.cli import main
+from aiompi_launcher.start import ranks
+
+started = 0
+start = ranks._start
+
+def slowly(*args):
+    global started
+    started += 1
+    time.sleep(0.5)
+    while started == 5 and not os.path.exists("go on"):
+        time.sleep(0.01)
+    return start(*args)
+
+ranks._start = slowly
+sys.argv = ["aiompi-launch", "-n", "5", "true"]
+sys.exit(main())
+"""
+
+
+def test_a_long_start_has_a_bar_in_a_terminal(site: Site) -> None:
+    """It shows how many ranks have started, and goes when all have."""
+    command = [sys.executable, site.program(SLOW_START, "slow_start.py")]
+    with InTerminal(command, site.environ, site.directory) as terminal:
+        terminal.until(lambda text: re.match(r"\n?aiompi-launch: [34] of 5 ranks have started +━", text))
+        (site.directory / "go on").touch()
+        assert terminal.finish() == 0
+        assert terminal.screen.text.strip() == ""
 
 
 @pytest.mark.parametrize("program", [("sh", "-c", "env"), ("-m", "list_environment")])
