@@ -1,4 +1,4 @@
-"""`Usage`: the cores and the memory that a process of this machine uses, by /proc."""
+"""`Usage`: the cores and the memory that a process of this machine uses, by /proc. `standing`: its state."""
 
 from __future__ import annotations
 
@@ -7,6 +7,22 @@ from typing import Final
 
 #: seconds for which the cores are measured at least, because the kernel counts in hundredths
 _LEAST: Final = 0.15
+
+
+def standing(pid: int) -> tuple[str, float]:
+    """Return the state of a process of this machine, by its letter in /proc, and the seconds of CPU that it has used.
+
+    Raises:
+        OSError: there is no such process.
+    """
+    fields = _fields(pid)
+    return fields[0].decode(), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Return the fields of `/proc/PID/stat` from the state on."""
+    with open(f"/proc/{pid}/stat", "rb") as stat:
+        return stat.read().rpartition(b")")[2].split()
 
 
 class Usage:
@@ -29,8 +45,7 @@ class Usage:
             now: time in seconds. The first call has None for the cores.
         """
         try:
-            with open(f"/proc/{self._pid}/stat", "rb") as stat:
-                fields = stat.read().rpartition(b")")[2].split()
+            fields = _fields(self._pid)
         except OSError:
             return None, 0, False
         ticks = int(fields[11]) + int(fields[12])

@@ -55,7 +55,13 @@ class Pull(NamedTuple):
 
 
 class Renew(NamedTuple):
-    """Command: make a new communicator `comm`, because the cell before has left messages."""
+    """Command: make a new communicator `comm`, because the cell before may have left messages.
+
+    Attributes:
+        interrupted: True if an interrupt was sent. The rank waits up to 5 s for it, so that it ends no later cell.
+    """
+
+    interrupted: bool
 
 
 class Stop(NamedTuple):

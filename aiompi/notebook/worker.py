@@ -13,6 +13,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Generator
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from aiompi import MPI
 
 
+#: seconds between two looks for an interrupt that was sent, and for which it may be on its way
+_LOOK: Final = 1e-3
+_DELAY: Final = 5.0
 #: how the files of aiompi begin, as written in Python and in Cython
 _OF_AIOMPI: Final = (os.path.join(os.path.dirname(aiompi.__file__), ""), "aiompi/core/")
 
@@ -130,10 +134,15 @@ class Worker:
     Args:
         parent: communicator with the notebook.
         variables: names that cells find.
+
+    Attributes:
+        computing: True while code of a cell runs, which an interrupt ends at once.
+        interrupted: True if an interrupt has ended something of this command.
+        signalled: True if an interrupt has come since the last `Renew`.
     """
 
     def __init__(self, parent: aiompi.Intercomm | MPI.Intercomm, variables: dict[str, Any]) -> None:
-        self.computing = self.interrupted = False
+        self.computing = self.interrupted = self.signalled = False
         self._cancel: Callable[[], object] | None = None
         self._parent: Any = parent
         self._sent: list[Any] = []
@@ -161,6 +170,7 @@ class Worker:
         print(f"{WARNING}{json.dumps(text)}", file=sys.stderr, flush=True)
 
     def _on_interrupt(self, *_: object) -> None:
+        self.signalled = True
         if self.computing:
             self.interrupted = True
             raise KeyboardInterrupt
@@ -207,6 +217,10 @@ class Worker:
         except Exception as error:
             self.tell(Raised(type(error).__name__, str(error), traceback.format_exception_only(error)))
 
+    def patience(self, command: Renew) -> float:
+        """Return the time until which an interrupt may still come."""
+        return time.monotonic() + _DELAY if command.interrupted else 0.0
+
     def begin(self) -> None:
         """Begin a command."""
         self._how, self.interrupted = "well", False
@@ -231,6 +245,10 @@ async def serve(world: aiompi.World) -> None:
         if isinstance(command, Run):
             await asyncio.wait([asyncio.ensure_future(worker.run(command))])
         elif isinstance(command, Renew):
+            until = worker.patience(command)
+            while not worker.signalled and time.monotonic() < until:
+                await asyncio.sleep(_LOOK)
+            worker.signalled = False
             worker.shell.user_ns["comm"] = await apart.Dup()
         elif isinstance(command, Push | Pull):
             worker.do(command)
@@ -251,6 +269,10 @@ def serve_blocking() -> None:
         if isinstance(command, Run):
             worker.run_blocking(command)
         elif isinstance(command, Renew):
+            until = worker.patience(command)
+            while not worker.signalled and time.monotonic() < until:
+                time.sleep(_LOOK)
+            worker.signalled = False
             worker.shell.user_ns["comm"] = apart.Dup()
         elif isinstance(command, Push | Pull):
             worker.do(command)

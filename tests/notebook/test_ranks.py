@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import textwrap
 import threading
 import time
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from aiompi.base.usage import standing
 from aiompi.errors import InvalidArgumentError
 from aiompi.notebook import Ranks, RanksError
 from aiompi.notebook.cell import Event, Failure, Result, Text
@@ -124,6 +127,55 @@ def test_a_rank_that_does_not_react(shared: Ranks, monkeypatch: pytest.MonkeyPat
     while "running a cell" in repr(shared):
         time.sleep(0.01)
     assert texts(run(shared, "print(comm.rank)")) == ["0", "1"]
+
+
+def test_a_rank_that_gets_no_cpu(shared: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that is stopped, or on a busy machine, is not said to run code that does not return."""
+    monkeypatch.setattr("aiompi.notebook.ranks.GRACE", 0.2)
+    process = shared.pull_now("__import__('os').getpid()", [1])[0]
+
+    states: list[str] = []
+
+    def interrupt(event: Event) -> None:
+        if event == Text(1, "stops", is_error=False):
+            monkeypatch.setattr("aiompi.notebook.ranks.standing", lambda pid: (states[-1], 7.0))
+            raise KeyboardInterrupt
+
+    cell = "import os, signal\nprint('stops', flush=True)\nos.kill(os.getpid(), signal.SIGSTOP)"
+    starved, busy = "rank 1 got no CPU meanwhile", "rank 1 runs code that does not return to Python"
+    for state, reason in ("T", starved), ("R", starved), ("S", busy):
+        states.append(state)
+        with pytest.raises(RanksError, match=rf"rank 1 did not react to an interrupt for 0\.2 s: {reason}"):
+            shared.run_now(cell, [1], show=interrupt)
+        while standing(process)[0] != "T":
+            time.sleep(0.01)
+        os.kill(process, signal.SIGCONT)
+        while "running a cell" in repr(shared):
+            time.sleep(0.01)
+
+
+def test_a_new_communicator_that_takes_long(shared: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cell itself has ended, and the error says so."""
+    run(shared, "pass")  # takes earlier interrupts
+    monkeypatch.setattr("aiompi.notebook.ranks.GRACE", 0.2)
+    monkeypatch.setattr(shared._job, "interrupt", lambda: None)  # the launcher gets no CPU for now
+    shared.interrupt()
+    with pytest.raises(RanksError, match=r"0\.2 s later there is no new `comm`: ranks 0-1 "):
+        run(shared, "pass")
+    monkeypatch.undo()
+    assert shared._loop is not None
+    shared._loop.call_soon_threadsafe(shared._job.interrupt)
+    while "running a cell" in repr(shared):
+        time.sleep(0.01)
+    assert texts(run(shared, "print(await comm.allreduce(1))")) == ["2", "2"]
+
+
+def test_an_interrupt_that_comes_late_ends_no_later_cell(shared: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, send = shared._job, shared._job.interrupt
+    monkeypatch.setattr(job, "interrupt", lambda: asyncio.get_running_loop().call_later(0.5, send))
+    with pytest.raises(TimeoutError):
+        run(shared, "import asyncio\nawait asyncio.sleep(0.3)", limit=0.1)
+    assert texts(run(shared, "await asyncio.sleep(0.7)\nprint(comm.rank)")) == ["0", "1"]
 
 
 def test_an_exception(shared: Ranks) -> None:
