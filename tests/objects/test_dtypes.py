@@ -157,7 +157,9 @@ async def exchange(world: Any, obj: Any) -> list[Any]:
     return got
 
 
-@pytest.mark.parametrize("size", [3, 60_000], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("run", "size"), [("asyncio", 3), ("uvloop", 60_000)], ids=["small", "large"], indirect=["run"]
+)
 def test_every_call_keeps_dtypes(size: int, run: Any) -> None:
     dtypes = [np.dtypes.StringDType(na_object=None), ENUM, np.dtype(ml_dtypes.bfloat16), ALIGNED]
     sent = [filled(dtype, (size,)) for dtype in dtypes]
