@@ -113,7 +113,8 @@ def test_commands(site: Site, path: Path, number: int) -> None:
     path_of_tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = {
         "PATH": path_of_tools,
-        "PYTEST_ADDOPTS": "-p aiompi.testing -p no:cacheprovider -W ignore::pytest.PytestDeprecationWarning",
+        "PYTEST_ADDOPTS": "-p aiompi.testing -p no:cacheprovider -p no:faker"
+        " -W ignore::pytest.PytestDeprecationWarning",
     }
     if path.name == "dask.md":
         environ["PYTHONWARNINGS"] = "ignore"  # Dask warns when another program has the port of its dashboard

@@ -12,18 +12,20 @@ import time
 import urllib.request
 from collections.abc import Callable
 
+import pytest
+
 from support.jobs import Running, Site
 from support.limits import LIMIT
-from support.served import PROGRAM
+from support.served import AIOHTTP, LITESTAR, PROGRAM, QUART
 
 
 class Served:
-    """A server with workers of `PROGRAM`."""
+    """A server with workers of a program."""
 
-    def __init__(self, site: Site, *command: str) -> None:
+    def __init__(self, site: Site, *command: str, program: str = PROGRAM) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self._port = str(listener.getsockname()[1])
-        self.path = site.program(PROGRAM, "served.py")
+        self.path = site.program(program, "served.py")
         words = (word.replace("PORT", self._port) for word in command)
         self.server: Running = site.start(sys.executable, "-m", *words, "served:app")
 
@@ -56,8 +58,17 @@ def test_gunicorn_replaces_a_killed_worker(site: Site) -> None:
     site.settle()
 
 
-def test_hypercorn_replaces_all_workers(site: Site) -> None:
-    served = Served(site, "hypercorn", "-w", "2", "-b", "127.0.0.1:PORT")
+@pytest.mark.parametrize(
+    ("program", "server"),
+    [
+        (QUART, ["hypercorn"]),
+        (LITESTAR, ["gunicorn", "-k", "uvicorn_worker.UvicornWorker"]),
+        (AIOHTTP, ["gunicorn", "-k", "aiohttp.GunicornWebWorker"]),
+    ],
+    ids=["Quart on hypercorn", "Litestar on uvicorn_worker", "aiohttp on gunicorn"],
+)
+def test_a_hangup_replaces_all_workers(site: Site, program: str, server: list[str]) -> None:
+    served = Served(site, *server, "-w", "2", "-b", "127.0.0.1:PORT", program=program)
     first, _ = served.workers(lambda pids: len(pids) == 2)
     served.server.signal(signal.SIGHUP)
     served.workers(lambda pids: len(pids) == 2 and not pids & first)
@@ -65,8 +76,13 @@ def test_hypercorn_replaces_all_workers(site: Site) -> None:
     site.settle()
 
 
-def test_uvicorn_reloads_the_program(site: Site) -> None:
-    served = Served(site, "uvicorn", "--reload", "--port", "PORT")
+@pytest.mark.parametrize(
+    "server",
+    [["uvicorn", "--port", "PORT"], ["gunicorn", "-k", "asgi", "-b", "127.0.0.1:PORT"]],
+    ids=lambda words: words[0],
+)
+def test_a_changed_program_is_reloaded(site: Site, server: list[str]) -> None:
+    served = Served(site, *server, "--reload")
     first, _ = served.workers(lambda pids: len(pids) == 1)
     os.utime(served.path)
     served.workers(lambda pids: len(pids) == 1 and not pids & first)
