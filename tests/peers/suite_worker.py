@@ -15,7 +15,7 @@ import traceback
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 
 class Outcomes(unittest.TestResult):
@@ -70,13 +70,22 @@ def thin(every: int) -> None:
     arrays.loop = lambda *args: itertools.islice(loop(*args), next(turns) % every, None, every)
 
 
-def thin_structures(every: int) -> None:
-    """Let the tests of dtlib that make all structures of two or three members check one of so many."""
-    tests: Any = importlib.import_module("test_util_dtlib").TestUtilDTLib
+#: classes whose tests make datatypes of all basic types and all arguments, and their tests with thousands of them
+DATATYPES: Final = {
+    "test_util_dtlib.TestUtilDTLib": (".testStruct1", ".testStruct2"),
+    "test_datatype.TestDatatypeCreate": (".testDarray", ".testSubarray", ".testVector", ".testHvector"),
+    "test_datatype.TestDatatypePickle": (".testDarray", ".testSubarray", ".testVector", ".testHvector"),
+}
+
+
+def thin_datatypes(name: str, every: int) -> None:
+    """Let the tests of a class that make thousands of datatypes check one of so many."""
+    module, _, kind = name.partition(".")
+    tests: Any = getattr(importlib.import_module(module), kind)
     check, turns = tests.check, itertools.count()
 
     def check_some(test: Any, *args: Any) -> None:
-        if not test.id().endswith((".testStruct1", ".testStruct2")) or next(turns) % every == 0:
+        if not test.id().endswith(DATATYPES[name]) or next(turns) % every == 0:
             check(test, *args)
 
     tests.check = check_some
@@ -87,8 +96,9 @@ def main(limit: float, every: int, folder: str, modules: str, results: str, left
     sys.path.insert(0, folder)
     thin(every)
     sys.argv = [str(Path(folder, "main.py"))]
-    if "test_util_dtlib" in modules.split(","):
-        thin_structures(every)
+    for name in DATATYPES:
+        if name.partition(".")[0] in modules.split(","):
+            thin_datatypes(name, every)
     load = unittest.defaultTestLoader.loadTestsFromModule
     tests = [load(importlib.import_module(module)) for module in modules.split(",")]
     chosen = [case for case in cases(tests) if not any(fnmatch.fnmatchcase(case.id(), glob) for glob in left_out)]
