@@ -34,7 +34,21 @@ _OPEN: Final = 1
 _LOCKED: Final = 2
 _ALONE: Final = 4
 
-_ASSERTIONS: Final = MODE_NOCHECK | MODE_NOSTORE | MODE_NOPUT | MODE_NOPRECEDE | MODE_NOSUCCEED
+#: the assertions that each call takes (section 12.5.5)
+_ASSERTIONS: Final = {
+    "Fence": MODE_NOSTORE | MODE_NOPUT | MODE_NOPRECEDE | MODE_NOSUCCEED,
+    "Post": MODE_NOCHECK | MODE_NOSTORE | MODE_NOPUT,
+    "Start": MODE_NOCHECK,
+    "Lock": MODE_NOCHECK,
+    "Lock_all": MODE_NOCHECK,
+}
+_NAMES: Final = {
+    MODE_NOCHECK: "MODE_NOCHECK",
+    MODE_NOSTORE: "MODE_NOSTORE",
+    MODE_NOPUT: "MODE_NOPUT",
+    MODE_NOPRECEDE: "MODE_NOPRECEDE",
+    MODE_NOSUCCEED: "MODE_NOSUCCEED",
+}
 
 
 class Epochs:
@@ -118,36 +132,35 @@ class Epochs:
 
     # Fences.
 
-    def fence(self, assertion: int) -> Request[None] | None:
-        """Begin a fence (MPI_Win_fence, section 12.5.1); a barrier of all ranks follows.
-
-        Returns:
-            A request that is complete when the accesses of this rank are done; None if they are done already.
+    def fence(self, assertion: int) -> None:
+        """Begin a fence (MPI_Win_fence, section 12.5.1): the accesses of this rank end, and a barrier follows.
 
         Raises:
             WindowError: an epoch of another kind is open.
         """
-        window = self._window
         self.check_assertion(assertion, "Fence")
         if self.locks.in_use or self._started is not None or self._exposed is not None:
             raise self.not_ended("Fence")
         self._fence_epoch(is_open=not assertion & MODE_NOSUCCEED)
-        return None if window.at_rest else window.run(window.complete(window.everybody()))
 
     def end_fences(self) -> None:
         """End the epoch of the last fence: one of another kind begins."""
         self._fence_epoch(is_open=False)
 
     def check_assertion(self, assertion: int, operation: str) -> None:
-        """Check an assertion.
+        """Check that a call takes an assertion.
 
         Raises:
-            WindowError: it is none.
+            WindowError: it does not.
         """
-        if assertion & ~_ASSERTIONS:
-            raise WindowError(
-                f"{self._window.where(operation)}: {assertion} is no combination of assertions", ERR_ASSERT
-            )
+        taken = _ASSERTIONS[operation]
+        if assertion & ~taken:
+            names = ", ".join(name for bit, name in _NAMES.items() if bit & taken)
+            raise self.wrong_assertion(operation, f"the assertion {assertion} has more than {names}")
+
+    def wrong_assertion(self, operation: str, text: str) -> WindowError:
+        """Return the error of an assertion."""
+        return WindowError(f"{self._window.where(operation)}: {text}", ERR_ASSERT)
 
     # Post, Start, Complete, Wait.
 
@@ -175,6 +188,10 @@ class Epochs:
             self._fence_epoch(is_open=False)
             ranks = self._ranks(group, "Start")
             taken = not assertion & MODE_NOCHECK
+            noticed = [] if taken else self.posted.of(ranks)
+            if noticed:
+                text = f"MODE_NOCHECK, but {ranks_text(noticed)} called Post without it"
+                raise self.wrong_assertion("Start", text)
             if taken and not await self.posted.take(call, ranks):
                 return
 
@@ -236,7 +253,8 @@ class Epochs:
 
     def test(self) -> bool:
         """Do what `wait` does if that needs no waiting; return False otherwise (MPI_Win_test)."""
-        if not self.completed.present(self._exposure("Test")):
+        ranks = self._exposure("Test")
+        if self.completed.of(ranks) != ranks:
             return False
         self.wait().result()
         return True

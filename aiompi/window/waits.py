@@ -109,9 +109,9 @@ class Tokens:
         if self.taker is not None and rank == self._awaited:
             self.taker.wake()
 
-    def present(self, ranks: list[int]) -> bool:
-        """Return True if each of these ranks has sent a notice that is not taken."""
-        return all(self._counts.get(rank) for rank in ranks)
+    def of(self, ranks: list[int]) -> list[int]:
+        """Return which of some ranks have sent a notice that is not taken."""
+        return [rank for rank in ranks if self._counts.get(rank)]
 
     async def take(self, call: EpochCall, ranks: list[int]) -> bool:
         """Wait for a notice of each rank, and take it; return False if the call was given up before.

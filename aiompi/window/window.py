@@ -33,7 +33,15 @@ from aiompi.errors import (
 )
 from aiompi.op.predefined import NO_OP
 from aiompi.window.attached import Attached
-from aiompi.window.constants import WIN_BASE, WIN_CREATE_FLAVOR, WIN_DISP_UNIT, WIN_MODEL, WIN_SIZE, WIN_UNIFIED
+from aiompi.window.constants import (
+    MODE_NOPRECEDE,
+    WIN_BASE,
+    WIN_CREATE_FLAVOR,
+    WIN_DISP_UNIT,
+    WIN_MODEL,
+    WIN_SIZE,
+    WIN_UNIFIED,
+)
 from aiompi.window.locks import Lock
 from aiompi.window.messages import ANSWERS, OUTSIDE, REQUESTS, Kind, request
 from aiompi.window.target import IN_CORE, OPERATIONS, Accessor, Area, area_of, basic_of, check_within, number_of
@@ -435,10 +443,14 @@ class Window(WindowBase):
 
     async def fence(self, assertion: int) -> None:
         """End all accesses of all ranks (MPI_Win_fence, section 12.5.1)."""
-        accesses = self.epochs.fence(assertion)
+        self.epochs.fence(assertion)
+        if self.at_rest:
+            await self.barrier()
+            return
         try:
-            if accesses is not None:
-                await accesses
+            await self.complete(self.everybody())
+            if assertion & MODE_NOPRECEDE:
+                raise self.epochs.wrong_assertion("Fence", "MODE_NOPRECEDE, but accesses of this rank came before")
         except WindowError:
             await self.barrier()  # the other ranks come
             raise

@@ -267,7 +267,7 @@ def test_start_and_wait_can_be_given_up_and_tried_again(on: Callable[[int, Progr
             assert own[0] == 1
         else:
             await comm.Barrier()
-            while not win._core.epochs.posted.present([0]):
+            while not win._core.epochs.posted.of([0]):
                 await asyncio.sleep(0)
             win.Start(other).close()  # complete, but nobody has seen that
             with pytest.raises(WindowError, match="call Start before"):
@@ -443,6 +443,70 @@ def test_an_access_to_memory_that_is_not_attached_fails_alone(on: Callable[[int,
         await fails(win.Complete())
         await win.Wait()
         assert memory.tolist() == [1, 0]
+        await win.Free()
+
+    on(2, program)
+
+
+def test_an_exception_in_a_section_of_fences_keeps_no_other_rank_waiting(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, own = await doubles(comm, 1)
+        if comm.rank == 0:
+            with pytest.raises(ZeroDivisionError):
+                async with win.fence():
+                    win.Put(np.ones(1), 1)
+                    raise ZeroDivisionError
+        else:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01), win.fence():
+                    await asyncio.sleep(60)
+            async with win.fence():  # while rank 0 is not there yet
+                pass
+        if comm.rank == 0:
+            async with win.fence():
+                pass
+        assert own[0] == comm.rank
+        await win.Free()
+
+    on(2, program)
+
+
+def test_wrong_assertions_are_found_where_that_is_cheap(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win = await Win.Create_dynamic(comm=comm)
+        memory, group = np.zeros(1), comm.Get_group().Incl([1 - comm.rank])
+        win.Attach(memory)
+        places = await comm.allgather(MPI.Get_address(memory))
+        for call, names in [
+            (lambda: win.Fence(MPI.MODE_NOCHECK), "MODE_NOSTORE, MODE_NOPUT, MODE_NOPRECEDE, MODE_NOSUCCEED"),
+            (lambda: win.Post(group, MPI.MODE_NOPRECEDE), "MODE_NOCHECK, MODE_NOSTORE, MODE_NOPUT"),
+            (lambda: win.Start(group, MPI.MODE_NOPUT), "MODE_NOCHECK"),
+            (lambda: win.Lock(0, assertion=MPI.MODE_NOSTORE), "MODE_NOCHECK"),
+            (lambda: win.Lock_all(2**20), "MODE_NOCHECK"),
+        ]:
+            with pytest.raises(WindowError, match=f"has more than {names}$") as info:
+                await call()
+            assert info.value.error_class == MPI.ERR_ASSERT
+        await win.Fence(MPI.MODE_NOPRECEDE | MPI.MODE_NOSTORE)
+        win.Put(np.ones(1), 1 - comm.rank, places[1 - comm.rank])
+        with pytest.raises(WindowError, match="accesses of this rank came before") as info:
+            await win.Fence(MPI.MODE_NOPRECEDE | MPI.MODE_NOSUCCEED)
+        assert (info.value.error_class, memory[0]) == (MPI.ERR_ASSERT, 1)  # all ranks have come all the same
+        with pytest.raises(WindowError, match="no epoch for rank 0 is open"):
+            win.Put(np.ones(1), 0, places[0])
+        await comm.Barrier()
+        win.Post(group)
+        await win.Start(group)
+        await win.Complete()
+        await win.Wait()
+        win.Post(group)
+        while not win._core.epochs.posted.of([1 - comm.rank]):
+            await asyncio.sleep(0)
+        with pytest.raises(WindowError, match=r"MODE_NOCHECK, but rank \d called Post without it"):
+            await win.Start(group, MPI.MODE_NOCHECK)
+        await win.Start(group)
+        await win.Complete()
+        await win.Wait()
         await win.Free()
 
     on(2, program)

@@ -388,10 +388,12 @@ class Win(WindowCalls):
         """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
 
         Args:
-            assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after.
+            assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after; the latter
+                ends the epoch. MODE_NOSTORE and MODE_NOPUT are ignored.
 
         Raises:
             WindowError: an epoch of another kind is open.
+            WindowError: the assertion is wrong; once all ranks have come if accesses came before MODE_NOPRECEDE.
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Fence(assertion)")
@@ -402,10 +404,11 @@ class Win(WindowCalls):
 
         Args:
             group: processes of the window.
-            assertion: MODE_NOCHECK if none of them has called `Start` yet.
+            assertion: MODE_NOCHECK if each of them calls `Start` with it, and later; MODE_NOSTORE and MODE_NOPUT are
+                ignored.
 
         Raises:
-            WindowError: the epoch of the last `Post` is still open.
+            WindowError: the epoch of the last `Post` is still open, or `Post` does not take the assertion.
         """
         self._usable("Post").epochs.post(group, assertion)
 
@@ -414,9 +417,10 @@ class Win(WindowCalls):
 
         Args:
             group: processes of the window.
-            assertion: MODE_NOCHECK if each of them has called `Post` already.
+            assertion: MODE_NOCHECK if each of them has called `Post` with it already.
 
         Raises:
+            WindowError: another epoch is open, or the assertion is wrong.
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Start(group, assertion)")

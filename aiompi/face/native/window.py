@@ -20,6 +20,7 @@ from aiompi import window as windows
 from aiompi.base.public import public
 from aiompi.comm import Group
 from aiompi.engine import AwaitableCall, Request
+from aiompi.errors import MPIError
 from aiompi.face.common import CommunicatorHandle
 from aiompi.face.window import WindowCalls
 from aiompi.info import INFO_NULL, Info
@@ -307,10 +308,12 @@ class Win(WindowCalls):
         """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
 
         Args:
-            assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after.
+            assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after; the latter
+                ends the epoch. MODE_NOSTORE and MODE_NOPUT are ignored.
 
         Raises:
             WindowError: an epoch of another kind is open.
+            WindowError: the assertion is wrong; once all ranks have come if accesses came before MODE_NOPRECEDE.
         """
         return AwaitableCall(self._run(lambda core: core.fence(assertion), "Fence"))
 
@@ -318,11 +321,19 @@ class Win(WindowCalls):
     async def fence(self) -> AsyncIterator[Self]:
         """Return a section between two fences, in which all ranks may access all memory.
 
-        async with win.fence():
-            win.Put(value, dest)
+            async with win.fence():
+                win.Put(value, dest)
+
+        An exception that leaves the section, also a cancellation, begins the closing fence, so that no other rank waits
+        for it in vain. The exception goes on at once, and the fence ends once all ranks have come.
         """
-        await self.Fence()
-        yield self
+        try:
+            await self.Fence()
+            yield self
+        except BaseException:
+            with contextlib.suppress(MPIError):
+                self._run(lambda core: core.fence(MODE_NOSUCCEED), "Fence")
+            raise
         await self.Fence(MODE_NOSUCCEED)
 
     def Post(self, group: Group, assertion: int = 0) -> None:
@@ -330,10 +341,11 @@ class Win(WindowCalls):
 
         Args:
             group: processes of the window.
-            assertion: MODE_NOCHECK if none of them has called `Start` yet.
+            assertion: MODE_NOCHECK if each of them calls `Start` with it, and later; MODE_NOSTORE and MODE_NOPUT are
+                ignored.
 
         Raises:
-            WindowError: the epoch of the last `Post` is still open.
+            WindowError: the epoch of the last `Post` is still open, or `Post` does not take the assertion.
         """
         self._usable("Post").epochs.post(group, assertion)
 
@@ -342,10 +354,13 @@ class Win(WindowCalls):
 
         Args:
             group: processes of the window.
-            assertion: MODE_NOCHECK if each of them has called `Post` already.
+            assertion: MODE_NOCHECK if each of them has called `Post` with it already.
 
         Returns:
             A request that is complete when each of them has called `Post`.
+
+        Raises:
+            WindowError: awaiting it: another epoch is open, or the assertion is wrong.
         """
         return AwaitableCall(self._usable("Start").epochs.start(group, assertion))
 
