@@ -1,12 +1,13 @@
 """Draws the pictures of programs that run: `python docs/runs.py [NAME ...]` runs the examples of pages for them.
 
-It needs the extras trace and test, and curl. Each picture is docs/pages/images/NAME.svg.
+It needs the extras opentelemetry, trace and test, and curl. Each picture is docs/pages/images/NAME.svg.
 """
 
 from __future__ import annotations
 
 import fcntl
 import io
+import json
 import os
 import pty
 import re
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,6 +56,21 @@ for step in range(20):
     if world.rank == 2:
         compute(3)
     world.Barrier()
+"""
+#: columns of the longest span
+_BAR: Final = 44
+#: begins a program whose spans are lines of JSON
+_ROW: Final = """\
+import json, os
+
+
+def row(span):
+    rank = int(os.environ["AIOMPI_RANK"])
+    begin, end, parent = span.start_time, span.end_time, span.parent and span.parent.span_id
+    fields = {"name": span.name, "kind": span.kind.name, "rank": rank, "begin": begin, "end": end}
+    return json.dumps({**fields, "id": span.context.span_id, "parent": parent}) + "\\n"
+
+
 """
 #: a table as `aiompi-launch --top` draws it
 _TABLE: Final = re.compile(r"\x1b7(.*?)\x1b\[J\x1b8", re.DOTALL)
@@ -194,7 +210,35 @@ def _output(output: Any) -> RenderableType:
     return Text.from_ansi(output.data["text/plain"])
 
 
-DRAWN: Final = {each.__name__: each for each in (timeline, top, tests, workers, notebook)}
+def request(directory: str) -> str:
+    """The spans of one request at two ranks: when each begins and ends, below the span of which it is a part."""
+    name = program("opentelemetry.md", "shop.py", directory)
+    path = Path(directory, name)
+    text = path.read_text("utf-8").replace("formatter=line", "formatter=row")
+    path.write_text(_ROW + text, "utf-8")
+    done = subprocess.run([*_LAUNCH, "-n", "2", name], cwd=directory, check=True, capture_output=True, text=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line]
+    first, last = min(row["begin"] for row in rows), max(row["end"] for row in rows)
+    scale = _BAR / (last - first)
+    lines = [Text(f"{'span':30}{'kind':10}rank", style="bold")]
+    for depth, row in _tree(sorted(rows, key=lambda row: row["begin"]), None):
+        begin, end = (round((row[name] - first) * scale) for name in ("begin", "end"))
+        bar = " " * begin + "█" * max(1, end - begin)
+        told = f"{'  ' * depth + row['name']:30}{row['kind'].lower():10}{row['rank']:<6}"
+        lines.append(Text.assemble(told, (bar, ("blue", "yellow")[row["rank"]])))
+    lines.append(Text(f"{'':46}{'0 ms':{_BAR - 8}}{(last - first) / 1e6:.1f} ms"))
+    return screen("request", "one request at two ranks", *lines)
+
+
+def _tree(rows: list[dict[str, Any]], parent: int | None, depth: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Return spans with their depths, each after the span of which it is a part."""
+    for row in rows:
+        if row["parent"] == parent:
+            yield depth, row
+            yield from _tree(rows, row["id"], depth + 1)
+
+
+DRAWN: Final = {each.__name__: each for each in (timeline, top, tests, workers, notebook, request)}
 
 
 def main() -> None:
