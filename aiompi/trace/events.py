@@ -34,7 +34,8 @@ def write(trace: Trace, file: TextIO) -> None:
 def _rows(rank: int, operations: list[Operation]) -> Iterator[tuple[Any, ...]]:
     ended = [(round(op.begin * 1e9), op) for op in operations if op.end is not None and op.kind != layout.BELL]
     spans = [(begin, max(begin + 1, round((op.end or 0.0) * 1e9))) for begin, op in ended]
-    for (begin, op), (_, end), lane in zip(ended, spans, lanes(spans), strict=True):
+    apart = [(begin, end + 1) for begin, end in spans]  # pipit's sort by times may swap events of the same time
+    for (begin, op), (_, end), lane in zip(ended, spans, lanes(apart), strict=True):
         yield begin, "Enter", name_of(op), lane, rank, str(arguments(op))
         if op.way != layout.FAILED and op.peer >= 0:
             message = {"communicator": op.context, "msg_tag": op.tag, "msg_length": op.nbytes}
