@@ -195,14 +195,15 @@ def header_of(header: str, rank: int) -> str:
 
 def failed_report(item: pytest.Item, longrepr: Any, seconds: float = 0.0) -> pytest.TestReport:
     """Return the report of a test that has failed as a whole."""
-    return pytest.TestReport(item.nodeid, item.location, {**item.keywords}, "failed", longrepr, "call", (), seconds)
+    keywords = dict.fromkeys(item.keywords, 1)  # as pytest has them: marks cannot be sent to another process
+    return pytest.TestReport(item.nodeid, item.location, keywords, "failed", longrepr, "call", (), seconds)
 
 
 def skipped_report(item: pytest.Item, reason: str) -> pytest.TestReport:
     """Return the report of a test that is skipped without having been started."""
     path, line, _ = item.reportinfo()
     place = (str(path), (line or 0) + 1, f"Skipped: {reason}")
-    return pytest.TestReport(item.nodeid, item.location, {**item.keywords}, "skipped", place, "setup")
+    return pytest.TestReport(item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "skipped", place, "setup")
 
 
 def waits_text(lines: str, seconds: float | None) -> str:

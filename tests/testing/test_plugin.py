@@ -301,13 +301,26 @@ def test_tests_run_side_by_side(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*test_meets?2-a-b? PASSED*", "*test_meets?2-b-a? PASSED*"])
 
 
-def test_reports_pass_through_xdist(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
+def test_workers_of_xdist_run_tests_side_by_side(pytester: pytest.Pytester) -> None:
+    """The test of each file ends only when the other worker runs that of the other file."""
+    meets = """
+        import pathlib, time
         import pytest
 
         @pytest.mark.mpi(ranks=2)
+        def test_meets(comm):
+            if comm.rank == 0:
+                pathlib.Path(__name__).touch()
+                while not (pathlib.Path("test_it").exists() and pathlib.Path("test_other").exists()):
+                    time.sleep(0.01)
+            assert comm.allreduce(1) == 2
+        """
+    pytester.makepyfile(test_other=meets)
+    result = run(
+        pytester,
+        meets
+        + """
+        @pytest.mark.mpi(ranks=[1, 2])
         async def test_task(world):
             assert world.rank != 1
 
@@ -315,10 +328,15 @@ def test_reports_pass_through_xdist(pytester: pytest.Pytester) -> None:
         def test_process(comm):
             print("hello from", comm.rank)
             assert comm.size != 1
+
+        @pytest.mark.skip(reason="no computer is so large")
+        @pytest.mark.mpi(ranks=2000)
+        def test_skip(comm):
+            pass
         """,
-        "-p", "xdist", "-n", "1", "--junitxml", "found.xml",
+        "-p", "xdist", "-n", "2", "--dist", "loadfile", "--junitxml", "found.xml",
     )  # fmt: skip
-    result.assert_outcomes(failed=2)
+    result.assert_outcomes(passed=3, failed=2, skipped=1)
     result.stdout.fnmatch_lines(["*- rank 1 of 2 -*", "E * assert 1 != 1"])
     result.stdout.fnmatch_lines(["*- rank 0 of 1 -*", "*Captured stdout of rank 0 call*", "hello from 0"])
     message = "rank 0 of 1: assert 1 != 1"
