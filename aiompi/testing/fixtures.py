@@ -86,14 +86,17 @@ WORLD: Final = EachRank("world")
 
 @pytest.fixture
 def world() -> World:
-    """COMM_WORLD of the rank that runs the test: for `async def` tests, whose ranks share a process."""
+    """COMM_WORLD of the rank that runs the test: for `async def` tests, whose ranks share a process.
+
+    A test without the mark `mpi` has one rank, and names `world` in its own arguments.
+    """
     each: Any = WORLD
     return each  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")
 def comm() -> Intracomm:
-    """COMM_WORLD of the process that runs the test: for blocking tests."""
+    """COMM_WORLD of the process that runs the test: for blocking tests. A test without a mark has one rank."""
     from aiompi import MPI
 
     return MPI.COMM_WORLD
@@ -130,7 +133,7 @@ def launch(pytestconfig: pytest.Config) -> Callable[..., subprocess.CompletedPro
 
 @pytest.fixture
 def mpi_tmp_path(tmp_path: Path) -> Path:
-    """A temporary directory that is the same for all ranks."""
+    """A temporary directory that is the same for all ranks; `tmp_path` is one of each process."""
     return Path(_shared(str(tmp_path)))
 
 
