@@ -14,6 +14,7 @@ from aiompi.constants import TAG_UB
 from aiompi.core import Recorder
 from aiompi.core.pure.recorder import COLLECTIVE, FAILED
 from aiompi.engine import Engine, Receive, Request, Schedule
+from aiompi.engine.failure import another
 
 T = TypeVar("T")
 
@@ -54,7 +55,7 @@ class Communicator(PointToPoint):
             ProcessFailedError, RevokedError: a member has failed, or the communicator is revoked.
         """
         if self._refusal is not None:
-            raise self._refusal
+            raise another(self._refusal)
         if not self.native:
             return Channel(self, EXTENSION_TAG, operation, note)
         number = self.collectives
@@ -139,7 +140,7 @@ class Communicator(PointToPoint):
         error = self._refusal if self.freed else self.engine.error
         if error is not None:
             coroutine.close()
-            raise error
+            raise another(error)
         return Schedule(self.engine, coroutine, self, call)
 
     # Failures (aiompi.engine.seams.Community).

@@ -20,6 +20,7 @@ from aiompi.core import CommunicatorBase
 from aiompi.engine import Engine, Receive, Request
 from aiompi.engine.bsend import Attachment
 from aiompi.engine.endpoint import Endpoint
+from aiompi.engine.failure import another
 from aiompi.engine.matching import Matcher
 from aiompi.engine.slices import SendQueue
 from aiompi.errors import InvalidCommError, InvalidRankError, InvalidRootError
@@ -186,7 +187,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
 
     def _bad_rank(self, role: str, rank: int) -> Exception:
         if (self.freed or self.is_revoked) and self._refusal is not None:
-            return self._refusal
+            return another(self._refusal)
         ranks = "the ranks of this communicator" if self.remote is None else "the ranks of the remote group"
         return InvalidRankError(
             f"{self.label}, rank {self.rank}: {role} {rank} is not in 0..{self._reach - 1}, {ranks}"

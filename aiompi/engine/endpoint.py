@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from aiompi.core import PeerBase
+from aiompi.engine.failure import another
 from aiompi.engine.receive import Receive
 from aiompi.engine.send import STANDARD, Mode, Send
 from aiompi.errors import OtherError, ProcessFailedError
@@ -97,7 +98,7 @@ class Endpoint(PeerBase, ABC):
     def _fail_if_gone(self, request: Send) -> None:
         error = self.engine.error or self.error or self.finalize_error
         if error is not None:
-            request.fail(error)
+            request.fail(another(error))
 
     # The end.
 
@@ -152,7 +153,7 @@ class Endpoint(PeerBase, ABC):
         """Keep the owner of memory that the broken link has not sent, or let it fail."""
         error = self.engine.error or self.error
         if error is not None:
-            owner.fail(error)
+            owner.fail(another(error))
         else:
             self.orphans.append(owner)
 

@@ -8,12 +8,13 @@ A transport notices the end of a rank when a connection breaks, or the launcher 
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.constants import ANY_SOURCE
 from aiompi.engine.send import Send
-from aiompi.errors import OtherError, RevokedError
+from aiompi.errors import JobAbortedError, OtherError, RevokedError
 
 if TYPE_CHECKING:
     from aiompi.engine.endpoint import Endpoint
@@ -54,6 +55,10 @@ class FailureHandler:
             rank: a rank of the world, or ANY_SOURCE.
             matcher: the queues in which the operation would wait.
         """
+        error = self._error_of(rank, matcher)
+        return None if error is None else another(error)
+
+    def _error_of(self, rank: int, matcher: Matcher | None) -> Exception | None:
         engine = self._engine
         if engine.error is not None:
             return engine.error
@@ -263,4 +268,13 @@ class FailureHandler:
 def _fail(operations: Iterable[Failable], error: Exception) -> None:
     """Fail operations that are in no table any more, because a waiting schedule may start new ones."""
     for operation in operations:
-        operation.fail(error)
+        operation.fail(another(error))
+
+
+def another(error: Exception) -> Exception:
+    """Return a copy of a kept error: what is raised refers to the frames that it passes, and to their memory."""
+    if isinstance(error, JobAbortedError):
+        return error  # the job has ended, and its memory is not missed
+    copied = copy.copy(error)
+    copied.__cause__ = error.__cause__
+    return copied

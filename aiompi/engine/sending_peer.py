@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from aiompi.core.pure.peer import OVERHEAD
+from aiompi.engine.failure import another
 from aiompi.engine.send import STANDARD, Mode, Send
 from aiompi.engine.single_copy import copy_to_receiver
 from aiompi.engine.withheld import WithholdingEndpoint
@@ -212,7 +213,7 @@ class SendingPeer(WithholdingEndpoint):
             request.recalling = False
             if self.finalize_error is not None:
                 del self.engine.sends[request.srqid]
-                request.fail(self.finalize_error)
+                request.fail(another(self.finalize_error))
 
     def _answer_to(self, srqid: int) -> Send:
         """Take the send that gets its last answer; nothing refers to its memory any more."""

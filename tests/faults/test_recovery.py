@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import pytest_asyncio
 
 import aiompi
+from aiompi import MPI
 from aiompi.errors import JobAbortedError, ProcessFailedError, ProcessFailedPendingError, RevokedError
 from aiompi.face.native.communicator import Intracomm
 from aiompi.transport.loopback import Hub, Loopback
@@ -66,6 +71,27 @@ async def test_messages_of_others_go_on(job: Job) -> None:
     with pytest.raises(ProcessFailedError):
         await job.worlds[3].send("c", 2)
     assert job.worlds[1].Get_failed().members == (2,)
+
+
+async def test_errors_hold_no_memory_of_the_program(job: Job) -> None:
+    """Each call raises an error of its own, so that what is kept of a failure refers to no frame of a call."""
+    world = job.worlds[0]
+
+    async def fail() -> weakref.ref[Any]:
+        memory = np.zeros(10)
+        waiting = world.Recv(memory, 2)
+        if 2 in job.alive:
+            job.kill(2)
+        for call in (lambda: waiting, lambda: world.Send(memory, 2), lambda: world.Allreduce(MPI.IN_PLACE, memory)):
+            with contextlib.suppress(ProcessFailedError):
+                await call()
+                pytest.fail("it does not fail")
+        return weakref.ref(memory)
+
+    for _ in range(2):
+        memory = await fail()
+        gc.collect()
+        assert memory() is None
 
 
 async def test_nonblocking_receives_from_any_source_stay(job: Job) -> None:

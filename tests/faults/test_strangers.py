@@ -140,6 +140,7 @@ if world.rank == 0:
         world.recv(source=1)
     except MPI.Exception as error:
         print(error)
+    stranger.close()
 else:
     with open(sys.argv[1]) as gate:
         gate.read()

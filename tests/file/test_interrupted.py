@@ -109,10 +109,10 @@ def test_signals_while_a_rank_writes_and_reads(site: Site) -> None:
 
 @pytest.mark.parametrize(("face", "way"), [("native", "enable"), ("blocking", "disable")])
 def test_a_rank_that_is_killed_in_a_collective_write(site: Site, face: str, way: str) -> None:
-    """The others are told, each piece is there or is not, and threads and descriptors are given back."""
+    """The others are told, each piece is there or is not, and threads, descriptors and memory are given back."""
     opened = "aiompi.File" if face == "native" else "MPI.File"
     body = f"""
-        import threading, time
+        import gc, threading, time, weakref
         import numpy as np
         from aiompi import MPI
         info = MPI.Info.Create({{"romio_cb_write": "{way}", "cb_nodes": "2"}})
@@ -123,6 +123,7 @@ def test_a_rank_that_is_killed_in_a_collective_write(site: Site, face: str, way:
         if comm.rank == 1:
             os.pwritev = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
         data = np.full(100_000, 65 + comm.rank, "u1")
+        memory = weakref.ref(data)
         try:
             await file.Write_all(data)
         except MPI.ProcessFailedError as error:
@@ -131,13 +132,15 @@ def test_a_rank_that_is_killed_in_a_collective_write(site: Site, face: str, way:
             await file.Close()
         except MPI.ProcessFailedError as error:
             print(comm.rank, "closed", not file)
+        del data
+        gc.collect()
         while [thread for thread in threading.enumerate() if thread.name == "aiompi-disk"]:
             time.sleep(0.01)
         names = [os.path.realpath("/proc/self/fd/" + name) for name in os.listdir("/proc/self/fd")]
-        print(comm.rank, "given back", os.path.realpath("f") not in names)
+        print(comm.rank, "given back", memory() is None, os.path.realpath("f") not in names)
         """
     result = site.launch("-n", "3", "--on-failure=continue", site.program(in_face(face, body))).finish()
-    shown = [f"{rank} {words}" for rank in (0, 2) for words in ("True", "closed True", "given back True")]
+    shown = [f"{rank} {words}" for rank in (0, 2) for words in ("True", "closed True", "given back True True")]
     assert result.lines == sorted(shown), result
     content = (site.directory / "f").read_bytes()
     whole = b"head" * 1000 + b"".join(bytes([65 + rank]) * 1000 for _ in range(100) for rank in range(3))
