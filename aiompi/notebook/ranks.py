@@ -10,7 +10,6 @@ import asyncio
 import concurrent.futures
 import contextlib
 import math
-import os
 import pickle
 import queue
 import sys
@@ -20,21 +19,17 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from aiompi.base.usage import standing
 from aiompi.base.words import ranks_do, ranks_text
 from aiompi.errors import InvalidArgumentError, LocalProtocolError, MPIError
 from aiompi.notebook.cell import Caution, Cell, Event, Failure, Result, Text, Unfinished
 from aiompi.notebook.job import RanksError, RanksJob
+from aiompi.notebook.processes import PLACE, Processes
 from aiompi.notebook.protocol import Command, Pull, Push, Renew, Run, dumps
 
 T = TypeVar("T")
 
 #: seconds in which ranks react to an interrupt, unless they are in code in which Python runs no signal handlers
 GRACE: Final = 10.0
-#: seconds of CPU in which a rank that runs Python reacts to an interrupt
-_REACTION: Final = 0.1
-#: where a rank is: the name of its machine, and the number of its process
-_PLACE: Final = "(__import__('os').uname().nodename, __import__('os').getpid())"
 #: seconds after the exception of a rank in which the others may end before the user is told that they go on
 PATIENCE: Final = 1.0
 #: what shows an event to the user
@@ -54,7 +49,7 @@ class Ranks:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._over: asyncio.Event
-        self._processes: dict[int, int] = {}  # rank -> its process, if that is on this machine
+        self._processes = Processes({})
         self._interrupted = False  # since the last `Renew`
         self._life = threading.RLock()  # one thread starts or stops the ranks
         self._lock = threading.Lock()  # one thread lets them run something
@@ -92,12 +87,10 @@ class Ranks:
                     raise RanksError(f"the ranks cannot be started: {error}") from None
                 raise
             try:  # a first command: an interrupt would end a rank that has not begun to take commands
-                cell = self._do({rank: Pull(_PLACE) for rank in range(self.count)}, None, print_event)
+                cell = self._do({rank: Pull(PLACE) for rank in range(self.count)}, None, print_event)
                 if cell.cause is not None:
                     raise cell.cause
-                places = {rank: pickle.loads(answer) for rank, answer in cell.answers.items()}
-                here = os.uname().nodename
-                self._processes = {rank: process for rank, (host, process) in places.items() if host == here}
+                self._processes = Processes(cell.answers)
                 self._interrupted = False
             except BaseException:
                 self.stop_now()
@@ -259,7 +252,7 @@ class Ranks:
     def _renew(self, cause: BaseException | None, show: Show) -> None:
         """Let ranks make a new communicator after a cell that was interrupted for a cause, or has failed."""
         renew = Renew(self._interrupted)
-        used = self._used(range(self.count))
+        used = self._processes.used(range(self.count))
         due = time.monotonic() + GRACE
         with self._begun(dict.fromkeys(range(self.count), renew)) as cell:
             self._interrupted = False
@@ -267,45 +260,14 @@ class Ranks:
                 try:
                     event = cell.get(max(0.0, due - time.monotonic()))
                 except queue.Empty:
+                    why = self._processes.why(cell.open, used, "wait", "for the interrupt, or for other ranks")
                     raise RanksError(
-                        f"the last cell has ended, but {GRACE:g} s later there is no new `comm`: "
-                        f"{self._why(cell, used)}"
+                        f"the last cell has ended, but {GRACE:g} s later there is no new `comm`: {why}"
                     ) from cause
                 if event is not None:
                     show(event)
         if "gone" in cell.how.values():
             raise self._job.error from cause
-
-    def _used(self, ranks: Iterable[int]) -> dict[int, float]:
-        """Return the seconds of CPU that ranks of this machine have used."""
-        used = {}
-        for rank in ranks:
-            with contextlib.suppress(KeyError, OSError):
-                used[rank] = standing(self._processes[rank])[1]
-        return used
-
-    def _why(self, cell: Cell, used: dict[int, float]) -> str:
-        """Say why ranks have not reacted.
-
-        Args:
-            cell: what they still carry out.
-            used: the seconds of CPU that they had used before.
-        """
-        starved = {rank for rank in cell.open if rank in used and self._is_starved(rank, used[rank])}
-        reasons = []
-        if starved:
-            reasons.append(f"{ranks_text(starved)} got no CPU meanwhile: stopped, or on a busy machine")
-        if rest := cell.open - starved:
-            reasons.append(f"{ranks_do(rest, 'run')} code that does not return to Python")
-        return ", and ".join(reasons)
-
-    def _is_starved(self, rank: int, used: float) -> bool:
-        """Return True if a rank would run, but hardly could."""
-        try:
-            state, now = standing(self._processes[rank])
-        except OSError:
-            return False
-        return state in "Tt" or (state == "R" and now - used < _REACTION)
 
     def _wait(self, cell: Cell, limit: float | None, show: Show) -> Cell:
         due = math.inf if limit is None else time.monotonic() + limit
@@ -334,12 +296,13 @@ class Ranks:
             except KeyboardInterrupt as error:
                 interrupt = error
             if cell.cause is not None:
+                why = self._processes.why(cell.open, used, "run", "code that does not return to Python")
                 raise RanksError(
-                    f"{ranks_text(cell.open)} did not react to an interrupt for {GRACE:g} s: {self._why(cell, used)}. "
+                    f"{ranks_text(cell.open)} did not react to an interrupt for {GRACE:g} s: {why}. "
                     "Restart the ranks to end the cell"
                 ) from cell.cause
             cell.cause = interrupt or TimeoutError(f"{ranks_text(cell.open)} had not ended after {limit:g} s")
-            used = self._used(cell.open)
+            used = self._processes.used(cell.open)
             self.interrupt()
             due, told = time.monotonic() + GRACE, math.inf
         if "gone" in cell.how.values():

@@ -138,7 +138,9 @@ def test_a_rank_that_gets_no_cpu(shared: Ranks, monkeypatch: pytest.MonkeyPatch)
 
     def interrupt(event: Event) -> None:
         if event == Text(1, "stops", is_error=False):
-            monkeypatch.setattr("aiompi.notebook.ranks.standing", lambda pid: (states[-1], 7.0))
+            while standing(process)[0] != "T":
+                time.sleep(0.01)
+            monkeypatch.setattr("aiompi.notebook.processes.standing", lambda pid: (states[-1], 7.0))
             raise KeyboardInterrupt
 
     cell = "import os, signal\nprint('stops', flush=True)\nos.kill(os.getpid(), signal.SIGSTOP)"
@@ -147,8 +149,6 @@ def test_a_rank_that_gets_no_cpu(shared: Ranks, monkeypatch: pytest.MonkeyPatch)
         states.append(state)
         with pytest.raises(RanksError, match=rf"rank 1 did not react to an interrupt for 0\.2 s: {reason}"):
             shared.run_now(cell, [1], show=interrupt)
-        while standing(process)[0] != "T":
-            time.sleep(0.01)
         os.kill(process, signal.SIGCONT)
         while "running a cell" in repr(shared):
             time.sleep(0.01)
@@ -160,7 +160,7 @@ def test_a_new_communicator_that_takes_long(shared: Ranks, monkeypatch: pytest.M
     monkeypatch.setattr("aiompi.notebook.ranks.GRACE", 0.2)
     monkeypatch.setattr(shared._job, "interrupt", lambda: None)  # the launcher gets no CPU for now
     shared.interrupt()
-    with pytest.raises(RanksError, match=r"0\.2 s later there is no new `comm`: ranks 0-1 "):
+    with pytest.raises(RanksError, match=r"0\.2 s later there is no new `comm`: rank"):
         run(shared, "pass")
     monkeypatch.undo()
     assert shared._loop is not None

@@ -1,0 +1,63 @@
+"""`Processes`: what the processes of ranks do that do not react."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from aiompi.base.usage import standing
+from aiompi.base.words import ranks_do, ranks_text
+
+#: an expression for where a rank is: the name of its machine, and the number of its process
+PLACE: Final = "(__import__('os').uname().nodename, __import__('os').getpid())"
+#: seconds of CPU in which a rank that runs Python reacts to an interrupt
+_REACTION: Final = 0.1
+
+
+class Processes:
+    """The processes of those ranks that are on this machine.
+
+    Args:
+        answers: the pickled values of `PLACE`, by rank.
+    """
+
+    def __init__(self, answers: Mapping[int, bytes]) -> None:
+        places = {rank: pickle.loads(answer) for rank, answer in answers.items()}
+        here = os.uname().nodename
+        self._numbers: dict[int, int] = {rank: number for rank, (host, number) in places.items() if host == here}
+
+    def used(self, ranks: Iterable[int]) -> dict[int, float]:
+        """Return the seconds of CPU that ranks have used, as far as is known."""
+        used = {}
+        for rank in ranks:
+            with contextlib.suppress(KeyError, OSError):
+                used[rank] = standing(self._numbers[rank])[1]
+        return used
+
+    def why(self, ranks: Iterable[int], used: Mapping[int, float], verb: str, rest: str) -> str:
+        """Say why ranks have not reacted.
+
+        Args:
+            ranks: at least one.
+            used: the seconds of CPU that they had used before.
+            verb: what ranks do that had CPU, such as "run".
+            rest: of that sentence.
+        """
+        starved = {rank for rank in ranks if rank in used and self._is_starved(rank, used[rank])}
+        reasons = []
+        if starved:
+            reasons.append(f"{ranks_text(starved)} got no CPU meanwhile: stopped, or on a busy machine")
+        if others := {*ranks} - starved:
+            reasons.append(f"{ranks_do(others, verb)} {rest}")
+        return ", and ".join(reasons)
+
+    def _is_starved(self, rank: int, used: float) -> bool:
+        """Return True if a rank would run, but hardly could."""
+        try:
+            state, now = standing(self._numbers[rank])
+        except OSError:
+            return False
+        return state in "Tt" or (state == "R" and now - used < _REACTION)
