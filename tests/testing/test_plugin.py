@@ -392,6 +392,49 @@ def test_suites_of_other_plugins_in_a_job(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["PASSED test_it.py::test_parallel?nprocs=2?"])
 
 
+def test_examples_of_pytest_isolate_mpi(pytester: pytest.Pytester) -> None:
+    """A fixture of the session is made once for each number of ranks and each parameter."""
+    result = run(
+        pytester,
+        """
+        import os
+        import pytest
+        from mpi4py import MPI
+
+        made = []
+
+        @pytest.fixture(scope="session", params=["x", "y"])
+        def parameter(request):
+            return request.param
+
+        @pytest.fixture(scope="session")
+        def computation(parameter, comm):
+            made.append(parameter)
+            return comm.rank, comm.size
+
+        @pytest.mark.mpi(ranks=[1, 2])
+        def test_first(comm, computation, mpi_ranks):
+            assert computation == (MPI.COMM_WORLD.rank, mpi_ranks)
+
+        @pytest.mark.mpi(ranks=[1, 2], timeout=1, unit="m")
+        def test_second(comm, computation, parameter):
+            assert made.count(parameter) == 1
+
+        @pytest.mark.mpi(ranks=2, threads=4)
+        def test_omp_num_threads(mpi_ranks, mpi_tmp_path):
+            assert os.environ["OMP_NUM_THREADS"] == "4"
+            assert mpi_tmp_path.exists()
+
+        @pytest.mark.mpi(ranks=2)
+        @pytest.mark.xfail
+        def test_xfail():
+            assert False
+        """,
+        "--mpi4py", "--mpi-default-test-timeout", "600",
+    )  # fmt: skip
+    result.assert_outcomes(passed=9, xfailed=1)
+
+
 def test_wrong_marks(pytester: pytest.Pytester) -> None:
     """A line says what is wrong, without a traceback of the plugin."""
     for arguments, said in [
