@@ -13,7 +13,7 @@ NATIVE: Final = SOURCES / "core" / "native"
 #: the number, and the fingerprint of what it stands for
 NUMBERED: Final = (3, "dcda485fb7da658a")
 #: constants of the headers that matter to one end only
-OWN: Final = {"STEP", "LOOKS", "PER_CLOCK", "WRONG", "YIELDS", "NO_PART"}
+OWN: Final = {"STEP", "LOOKS", "CRUMB", "PER_CLOCK", "WRONG", "YIELDS", "NO_PART"}
 
 
 def headers() -> list[str]:
