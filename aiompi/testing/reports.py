@@ -195,8 +195,9 @@ def header_of(header: str, rank: int) -> str:
 
 def failed_report(item: pytest.Item, longrepr: Any, seconds: float = 0.0) -> pytest.TestReport:
     """Return the report of a test that has failed as a whole."""
-    keywords = dict.fromkeys(item.keywords, 1)  # as pytest has them: marks cannot be sent to another process
-    return pytest.TestReport(item.nodeid, item.location, keywords, "failed", longrepr, "call", (), seconds)
+    where = item.nodeid, item.location
+    # Keywords are as pytest has them: marks cannot be sent to another process.
+    return pytest.TestReport(*where, dict.fromkeys(item.keywords, 1), "failed", longrepr, "call", (), seconds)
 
 
 def skipped_report(item: pytest.Item, reason: str) -> pytest.TestReport:

@@ -64,6 +64,7 @@ else:
     for tag in (1, 2):
         time.sleep(0.1)
         comm.send(tag, dest=0, tag=tag)
+comm.barrier()  # rank 1 must not be gone when the handler of a slow rank 0 sends
 """
     job = site.ok(2, HEAD + body, env=environment(level, "0"))
     assert job.lines == ["2"]
