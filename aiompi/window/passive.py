@@ -276,7 +276,7 @@ class Locks:
         window = self._window
         for rank in ranks:
             if window.error_of(rank) is not None:
-                continue  # whoever wants its lock is told
+                continue  # a rank that wants its lock is told
             lock = window.targets[rank].lock
             handle = window.record(UNLOCK, rank)
             if lock is not None:

@@ -119,7 +119,7 @@ class Server:
         return True
 
     def _member_failed(self) -> None:
-        """Let this rank's calls look at the failure, and wake who waits for a lock that a failed rank has held."""
+        """Let this rank's calls look at the failure, and wake the ranks that wait for a lock of a failed one."""
         epochs, own = self._window.epochs, self._window.own
         epochs.member_failed()
         if own.lock is not None and epochs.locks.failed_holder(own.lock) is not None:

@@ -396,7 +396,7 @@ class Window(WindowBase):
         """Wait until the buffers of the operations on these ranks may be used again (MPI_Win_flush_local).
 
         Raises:
-            WindowError: an operation has failed whose error nobody has seen.
+            WindowError: an operation has failed whose error no call has raised.
         """
         wrong: WindowError | None = None
         for rank in ranks:
@@ -417,7 +417,7 @@ class Window(WindowBase):
 
         Raises:
             ProcessFailedError: one of these ranks has failed.
-            WindowError: an operation has failed whose error nobody has seen. All others are done.
+            WindowError: an operation has failed whose error no call has raised. All others are done.
         """
         self.check_alive(ranks)
         asked = [rank for rank in ranks if rank in self.unflushed]
