@@ -369,7 +369,7 @@ WAIT_LONG = """
 @pytest.mark.parametrize("face", FACES)
 def test_waiting_costs_no_more_than_the_spin(site: Site, face: str) -> None:
     result = site.ok(2, in_face(face, WAIT_LONG), env={"AIOMPI_SPIN": "200e-6"})
-    assert float(result.out) < 0.01
+    assert float(result.out) < 0.05  # of 0.7 s
 
 
 #: Arrays that are kept for a while, changed by their receiver, and left to messages that come later.
