@@ -12,7 +12,7 @@ from aiompi.base import unsupported_errors as classes
 from aiompi.coll.algorithms.allgather import ring
 from aiompi.coll.block import Block
 from aiompi.comm import Channel
-from aiompi.errors import FileError, MPIError
+from aiompi.errors import FileError, MPIError, RemoteProtocolError
 
 #: number of the operating system -> error class; ERR_IO for all others
 _CLASSES: Final = {
@@ -77,6 +77,7 @@ async def agree(channel: Channel, error: Exception | None, data: bytes = b"") ->
         Exception: a process has failed. A process that has an error raises it, all others raise an MPI error that names
             the first such process and its error.
         FileError: ERR_NOT_SAME: another process has made another call.
+        RemoteProtocolError: what another process has sent is malformed.
     """
     told, call = b"" if error is None else _telling(error), channel.operation.encode()
     mine = b"".join([_HEAD.pack(len(told), len(call)), told, call, data])
@@ -87,14 +88,11 @@ async def agree(channel: Channel, error: Exception | None, data: bytes = b"") ->
     failed: MPIError | None = None
     others: dict[str, int] = {}  # calls -> the first rank that has made it
     for rank, block in enumerate(blocks):
-        message = bytes(block.data)
-        nbytes, length = _HEAD.unpack_from(message)
-        end = _HEAD.size + nbytes
-        if nbytes and failed is None:
-            failed = _told(rank, message[_HEAD.size : end])
-        if message[end : end + length] != call:
-            others.setdefault(message[end : end + length].decode(), rank)
-        found.append(message[end + length :])
+        its_error, its_call, its_data = _parsed(rank, bytes(block.data))
+        failed = failed or its_error
+        if its_call != channel.operation:
+            others.setdefault(its_call, rank)
+        found.append(its_data)
     differs = _disagreement(channel, others) if others else None
     failure = error or differs or failed
     if failure is not None:
@@ -126,6 +124,23 @@ def _telling(error: Exception) -> bytes:
     if isinstance(error, MPIError):
         return json.dumps([error.error_class, str(error)]).encode()
     return json.dumps([errors.ERR_ARG, f"{type(error).__name__}: {error}"]).encode()
+
+
+def _parsed(rank: int, message: bytes) -> tuple[MPIError | None, str, bytes]:
+    """Return the error, the call and the data in the message of a process.
+
+    Raises:
+        RemoteProtocolError: it is malformed.
+    """
+    try:
+        nbytes, length = _HEAD.unpack_from(message)
+        end = _HEAD.size + nbytes
+        error = _told(rank, message[_HEAD.size : end]) if nbytes else None
+        return error, message[end : end + length].decode(), message[end + length :]
+    except (struct.error, TypeError, ValueError, RecursionError) as wrong:
+        raise RemoteProtocolError(
+            f"rank {rank} takes part in a call on a file with a malformed message: {wrong}"
+        ) from None
 
 
 def _told(rank: int, text: bytes) -> MPIError:

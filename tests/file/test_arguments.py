@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +17,15 @@ from aiompi.errors import (
     LocalProtocolError,
     MPIError,
     OtherError,
+    RemoteProtocolError,
 )
+from aiompi.file import failures
 from support.jobs import Site, in_face
-from support.spmd import everywhere
+from support.spmd import Run, on
 
 NEW = MPI.MODE_CREATE | MPI.MODE_RDWR
 
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
 Call = Callable[[File], Awaitable[object]]
-
-
-def on(run: Run, size: int, program: Callable[[Intracomm], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        await everywhere(aiompi.local_world(size), program)
-
-    run(main())
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "file"
 
 
 def split(kind: str, *arguments: Any) -> Call:
@@ -291,3 +280,9 @@ def test_real_processes(site: Site, face: str) -> None:
     shown = 2 * [f"{rank} InvalidArgumentError {rank != 1}" for rank in range(3)]
     shown += [f"{rank} {error}" for rank in range(3) for error in ("FileError False", "LocalProtocolError True")]
     assert result.lines == sorted(shown)
+
+
+@pytest.mark.parametrize("message", [b"", b"\0\0\0\2\0\0\0\0{}", b"\0\0\0\1\0\0\0\0x", b"\0\0\0\0\0\0\0\1\xff"])
+def test_a_malformed_message_of_a_rank_is_its_error(message: bytes) -> None:
+    with pytest.raises(RemoteProtocolError, match="rank 3 takes part in a call on a file with a malformed message"):
+        failures._parsed(3, message)

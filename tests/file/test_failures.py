@@ -9,7 +9,7 @@ import pickle
 import resource
 import textwrap
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +21,9 @@ from aiompi import MPI, File, FileError, Intracomm, hooks
 from aiompi.face.errhandlers import consult
 from aiompi.file import disk, transfer
 from support.jobs import Site, in_face
-from support.spmd import everywhere
+from support.spmd import Run, on
 
 NEW = MPI.MODE_CREATE | MPI.MODE_RDWR
-
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
-
-
-def on(run: Run, size: int, program: Callable[[Intracomm], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        await everywhere(aiompi.local_world(size), program)
-
-    run(main())
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "file"
 
 
 @pytest.mark.parametrize(

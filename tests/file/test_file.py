@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,25 +12,9 @@ import pytest
 import aiompi
 from aiompi import MPI, File, Intracomm, Status
 from aiompi.errors import InvalidCountError
-from support.spmd import everywhere
+from support.spmd import Run, on
 
 NEW = MPI.MODE_CREATE | MPI.MODE_RDWR
-
-Run = Callable[[Coroutine[Any, Any, Any]], Any]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "file"
-
-
-def on(run: Run, size: int, program: Callable[[Intracomm], Coroutine[Any, Any, None]]) -> None:
-    """Run a program on several ranks. No file stays open, and no hidden one is left."""
-
-    async def main() -> None:
-        await everywhere(aiompi.local_world(size), program)
-
-    run(main())
 
 
 def bytes_in(path: Path) -> list[int]:

@@ -28,6 +28,15 @@ async def everywhere(world: Sequence[Intracomm], program: Program) -> None:
             group.create_task(program(comm))
 
 
+def on(run: Run, size: int, program: Program) -> None:
+    """Run a program on all ranks of a new local world."""
+
+    async def main() -> None:
+        await everywhere(aiompi.local_world(size), program)
+
+    run(main())
+
+
 async def completes(size: int, program: Program, across: bool = True) -> None:
     """Run a program to its end. It must leave no message behind.
 
