@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -11,10 +10,11 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
 from aiompi.core import DriverBase, look
+from aiompi.driver.descriptors import Descriptors
 from aiompi.driver.due import Due
 from aiompi.driver.epoll import Epoll
 from aiompi.driver.spin import ONCE, ROUND, Spin, stop_polling
-from aiompi.driver.threads import NO_THREAD, detach_descriptors, get_ident, name_of_thread
+from aiompi.driver.threads import NO_THREAD, get_ident, name_of_thread
 from aiompi.engine import Poller, Request, Timer, Waiter
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
@@ -23,10 +23,6 @@ T = TypeVar("T")
 #: seconds between checks of the descriptors: while pollers find work, and while they find none
 _CHECK_BUSY: Final = 200e-6
 _CHECK_IDLE: Final = 10e-6
-#: masks of epoll, as constants of the module because each message needs them
-_IN: Final = select.EPOLLIN
-_OUT: Final = select.EPOLLOUT
-_DOORBELL: Final = select.EPOLLIN | select.EPOLLET
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
 
@@ -49,12 +45,9 @@ class BlockingDriver(DriverBase):
 
     def _reset(self) -> None:
         """Forget everything."""
-        self._epoll = Epoll()
-        self._readers: dict[int, Callable[[], object]] = {}
-        self._writers: dict[int, Callable[[], object]] = {}
-        self._doorbells: dict[int, Callable[[], bool]] = {}
         self._asleep = False  # asleep or about to sleep: any call now comes from a signal handler
         self._due = Due()
+        self._descriptors = Descriptors(self._new_epoll(), self._due)
         self._deadlocked: Callable[[], bool] | None = None
         self._observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]] | None = None
         self._spin = Spin()
@@ -63,6 +56,9 @@ class BlockingDriver(DriverBase):
         self._descriptors_due = 0.0  # time to check the descriptors, in case this rank never sleeps
         self._first = threading.current_thread()
         self.owner = self._owner = get_ident()
+
+    def _new_epoll(self) -> Epoll:
+        return Epoll()
 
     @property
     def now(self) -> Callable[[], float]:
@@ -116,8 +112,7 @@ class BlockingDriver(DriverBase):
         """Undo `before_fork` in the parent."""
 
     def reset_after_fork(self) -> None:
-        self._epoll.close()  # of the parent; closed first, because no other descriptor may be free
-        detach_descriptors({*self._readers, *self._writers, *self._doorbells})
+        self._descriptors.detach()
         self._reset()  # the same object, because communicators refer to it
 
     def start(self) -> None:
@@ -208,7 +203,7 @@ class BlockingDriver(DriverBase):
         try:
             ran = bool(due.soon or due.timers) and due.run()
         except BaseException:
-            self._report_doorbells_again()
+            self._descriptors.report_doorbells_again()
             raise
         if self._pollers and self._poll_or_spin(0.0 if ran else timeout):
             return
@@ -217,9 +212,9 @@ class BlockingDriver(DriverBase):
             # From now on a call by a signal handler ends the sleep.
             self._asleep, self.owner = True, NO_THREAD
         elif ran:
-            self._serve_descriptors(0.0)
+            self._descriptors.serve(0.0)
         else:
-            self._serve_descriptors(self._seconds_to_sleep() if timeout is None else timeout)
+            self._descriptors.serve(self._seconds_to_sleep() if timeout is None else timeout)
 
     def _seconds_to_sleep(self) -> float | None:
         """Return the seconds to sleep, or None if only descriptors can end the wait.
@@ -227,33 +222,11 @@ class BlockingDriver(DriverBase):
         Raises:
             LocalProtocolError: nothing can end the wait.
         """
-        if self._readers and self._deadlocked is None and not self._due.timers:
+        if self._descriptors.readers and self._deadlocked is None and not self._due.timers:
             return None  # the usual case
         if self._stuck():
             raise LocalProtocolError(DEADLOCK)
         return self._due.seconds()
-
-    def _serve_descriptors(self, timeout: float | None) -> bool:
-        """Wait up to `timeout` seconds for descriptors and call their callbacks. Return True if any were ready."""
-        try:
-            events = self._epoll.poll(timeout)
-            for fd, event in events:
-                if event & ~_OUT:
-                    callback = self._readers.get(fd)
-                    if callback is not None:
-                        deliver = self._doorbells.get(fd)
-                        if deliver is not None and deliver():
-                            self._due.soon.append(callback)
-                        else:
-                            callback()
-                if event & ~_IN:
-                    callback = self._writers.get(fd)
-                    if callback is not None:
-                        callback()
-        except BaseException:
-            self._report_doorbells_again()
-            raise
-        return bool(events)
 
     def _end_interrupted_sleep(self) -> None:
         """End the sleep that a signal handler interrupts, because the handler may complete the awaited request.
@@ -262,12 +235,7 @@ class BlockingDriver(DriverBase):
         alarm.
         """
         if self._asleep:
-            self._epoll.end_sleep()
-
-    def _report_doorbells_again(self) -> None:
-        """Make epoll report all doorbells again: it reports each ring only once, and some rings may be unhandled."""
-        for fd in self._doorbells:
-            self._epoll.modify(fd, _DOORBELL)
+            self._descriptors.epoll.end_sleep()
 
     def _poll_or_spin(self, timeout: float | None) -> bool:
         """Poll, and spin if a sleep would follow. Return True if a poller or a descriptor had work."""
@@ -278,7 +246,7 @@ class BlockingDriver(DriverBase):
                 # What becomes due meanwhile is as late as a descriptor that is ready.
                 self._brief_until = self._descriptors_due
             found = self._spin.review(self._pollers, now)
-            if self._serve_descriptors(0.0) or found:
+            if self._descriptors.serve(0.0) or found:
                 return True
         if look(self._pollers, ONCE, 0.0, self.single):
             return True
@@ -300,7 +268,7 @@ class BlockingDriver(DriverBase):
                 break
             if now >= check:
                 check = now + _CHECK_IDLE
-                if self._serve_descriptors(0.0):
+                if self._descriptors.serve(0.0):
                     return True
         if until:
             self._spin.found_nothing()
@@ -311,7 +279,7 @@ class BlockingDriver(DriverBase):
         """Return True if no event can end the wait."""
         if self._deadlocked is not None and self._deadlocked():
             return True
-        return not (self._readers or self._writers or self._due.timers)
+        return not (self._descriptors.readers or self._descriptors.writers or self._due.timers)
 
     def waiter(self, request: Request[Any]) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")
@@ -344,41 +312,19 @@ class BlockingDriver(DriverBase):
         return self._due.later(delay, callback)
 
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
-        self._change(fd, self._readers, callback)
+        self._descriptors.set_reader(fd, callback)
 
     def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
-        def call_if_registered() -> None:
-            if self._readers.get(fd) is call_if_registered:
-                callback()
-
-        self._readers[fd] = call_if_registered
-        self._doorbells[fd] = deliver
-        try:
-            # Edge-triggered: the kernel reports each write, and no read is needed, which saves a system call.
-            self._epoll.register(fd, _DOORBELL)
-        except BaseException:
-            del self._readers[fd], self._doorbells[fd]
-            raise
+        self._descriptors.add_doorbell(fd, deliver, callback)
 
     def remove_reader(self, fd: int) -> None:
-        self._doorbells.pop(fd, None)
-        self._change(fd, self._readers, None)
+        self._descriptors.set_reader(fd, None)
 
     def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
-        self._change(fd, self._writers, callback)
+        self._descriptors.set_writer(fd, callback)
 
     def remove_writer(self, fd: int) -> None:
-        self._change(fd, self._writers, None)
-
-    def _change(self, fd: int, table: dict[int, Callable[[], object]], callback: Callable[[], object] | None) -> None:
-        before = (_IN if fd in self._readers else 0) | (_OUT if fd in self._writers else 0)
-        event = _IN if table is self._readers else _OUT
-        if callback is None:
-            table.pop(fd, None)
-            self._epoll.change(fd, before, before & ~event)
-        else:
-            self._epoll.change(fd, before, before | event)
-            table[fd] = callback
+        self._descriptors.set_writer(fd, None)
 
     def close(self) -> None:
-        self._epoll.close()
+        self._descriptors.epoll.close()

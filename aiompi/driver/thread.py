@@ -87,11 +87,10 @@ class ThreadDriver(BlockingDriver):
         super().__init__()
 
     def _reset(self) -> None:
+        self._lock = threading.RLock()
         super()._reset()
         self.owner = self._owner = NO_THREAD
         self._asleep = True  # always True: the completion of a request wakes its thread, even in a signal handler
-        self._lock = threading.RLock()
-        self._epoll = self._shared_epoll = SharedEpoll(self._lock, self._leader_is_satisfied)
         self._waiters: list[WaitingThread] = []
         self._bells: Doorbells
         self._rings: dict[int, tuple[Callable[[], object], ...]] = {}  # doorbell -> what to call
@@ -103,6 +102,10 @@ class ThreadDriver(BlockingDriver):
             self._lead_in_background,
             self._failed,
         )
+
+    def _new_epoll(self) -> SharedEpoll:
+        self._shared_epoll = SharedEpoll(self._lock, self._leader_is_satisfied)
+        return self._shared_epoll
 
     def start(self) -> None:
         self._background.start()

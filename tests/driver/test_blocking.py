@@ -126,7 +126,7 @@ def test_wait_ends_whatever_completes_the_request(
 
 def test_wait_sleeps(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     request = new_request(driver)
-    sleeps = calls(monkeypatch, driver._epoll, "poll")
+    sleeps = calls(monkeypatch, driver._descriptors.epoll, "poll")
     driver.call_later(0.2, request.complete)
     driver.finish(request)
     assert len(sleeps) < 10
@@ -363,7 +363,7 @@ def test_descriptors_that_the_kernel_refuses_leave_nothing(driver: BlockingDrive
             driver.add_reader(file.fileno(), lambda: None)
         with pytest.raises(PermissionError):
             driver.add_writer(file.fileno(), lambda: None)
-        driver._report_doorbells_again()
+        driver._descriptors.report_doorbells_again()
         driver.remove_reader(file.fileno())
         driver.remove_writer(file.fileno())
 

@@ -128,13 +128,13 @@ def test_polls_instead_of_sleeping(driver: BlockingDriver) -> None:
     driver.finish(request)
     assert poller.asked == 10
     assert not poller.resting
-    os.close(next(iter(driver._readers)))
+    os.close(next(iter(driver._descriptors.readers)))
 
 
 def test_rests_after_a_while_and_sleeps(driver: BlockingDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     driver.spin(0.001)
     request, poller = new_request(driver), Asked()
-    sleeps = calls(monkeypatch, driver._epoll, "poll")
+    sleeps = calls(monkeypatch, driver._descriptors.epoll, "poll")
 
     def rests() -> None:
         sleeps.clear()

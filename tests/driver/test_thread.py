@@ -185,7 +185,10 @@ def test_progress_goes_on_when_the_thread_that_leads_fails(pipe: tuple[int, int]
 def test_it_sleeps_while_nothing_happens(driver: ThreadDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both the thread that waits and the one in the background do."""
     request = request_of(driver)
-    sleeps, naps = calls(monkeypatch, driver._epoll, "poll"), calls(monkeypatch, driver._background, "_next")
+    sleeps, naps = (
+        calls(monkeypatch, driver._descriptors.epoll, "poll"),
+        calls(monkeypatch, driver._background, "_next"),
+    )
     driver.call_later(0.3, request.complete)
     driver.wait(request)
     assert len(sleeps) < 10
@@ -207,7 +210,7 @@ def test_the_only_thread_of_a_program_polls_before_it_sleeps(
     driver.spin(LIMIT)
     request = request_of(driver)
     poller = Asked(*99 * [False], True, then=lambda count: request.complete() if count == 100 else None)
-    sleeps = calls(monkeypatch, driver._epoll, "_sleep")
+    sleeps = calls(monkeypatch, driver._descriptors.epoll, "_sleep")
     with driver.exclusive("test"):
         assert driver.start_polling(poller)
         driver.wait(request)
@@ -240,7 +243,7 @@ def test_it_does_not_sleep_while_one_that_is_polled_does_not_rest(
     poller.restless, poller.at_rest = 1, request.complete
     with driver.exclusive("test"):
         assert driver.start_polling(poller)
-        sleeps = calls(monkeypatch, driver._epoll, "_sleep")
+        sleeps = calls(monkeypatch, driver._descriptors.epoll, "_sleep")
         threads[0] += 1
         driver.wait(request)
     assert len(sleeps) <= 1  # that which finds the request complete
