@@ -164,7 +164,7 @@ class Offer(Protocol):
         """
 
     def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
-        """Copy up to `most` bytes of a message of `length` bytes, from `start` on.
+        """Copy up to `most` bytes of a message of `length` bytes, beginning at byte `start`.
 
         Args:
             memory: for the whole message; bytes for which it has no room are dropped.

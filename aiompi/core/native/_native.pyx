@@ -1,4 +1,4 @@
-"""The native core. Each of its subjects is a file of this folder; `aiompi.core` says what is in it."""
+"""The native core. Each file of this folder has one subject; `aiompi.core` describes the two forms of the core."""
 
 from aiompi.core.sources import check as _check_sources
 

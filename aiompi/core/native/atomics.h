@@ -1,7 +1,7 @@
 /* Words that two processes share, with the orders of C11. All of them are read and written by these functions only.
 
-   Sanitizers and compilers for other processors need no more than this: there is no instruction of a processor here
-   except the hint to wait, which may be left out. */
+   Sanitizers, and compilers for other processors, need nothing else: the only processor instruction here is the hint to
+   wait, which may be left out. */
 #pragma once
 #include <stdint.h>
 
@@ -20,8 +20,8 @@
 #define EXCHANGE(p, value) __atomic_exchange_n((p), (value), __ATOMIC_SEQ_CST)
 #define FENCE() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 
-/* The same for words of 1, 2, 4 and 8 bytes, all of them sequentially consistent, for programs that share memory. Each
-   returns the word as it was. */
+/* Operations on words of 1, 2, 4 and 8 bytes for programs that share memory, all sequentially consistent. Each returns
+   the word as it was. */
 enum { ATOMIC_LOAD, ATOMIC_STORE, ATOMIC_ADD, ATOMIC_EXCHANGE, ATOMIC_COMPARE };
 
 #define ATOMIC_ON(type)                                                                                             \

@@ -24,7 +24,7 @@ cdef extern from "fetch.h":
 @cython.final
 @cython.no_gc_clear  # which would let go of the memory without its exporter's knowledge
 cdef class Atomics:
-    """Words of 1, 2, 4 or 8 bytes in memory, each of which is read and written as one, without a sign.
+    """Unsigned words of 1, 2, 4 or 8 bytes in memory; each word is read and written atomically.
 
     Args:
         memory: memory that can be written to. It is kept as long as this object lives.
@@ -63,16 +63,16 @@ cdef class Atomics:
         return atomic_do(ATOMIC_EXCHANGE, self.place(offset, size), size, lowest(value), 0)
 
     def compare_and_swap(self, Py_ssize_t offset, int size, expected, value):
-        """Set a word to a value if it is the expected one; return it as it was."""
+        """Set a word to `value` if the word equals `expected`; return the word as it was."""
         return atomic_do(ATOMIC_COMPARE, self.place(offset, size), size, lowest(value), lowest(expected))
 
     def combine(self, Py_ssize_t offset, elements, int operation, before=None):
-        """Combine elements with those at an offset, each of them as one; return False if only its owner can do that.
+        """Combine elements, each one atomically, with those in memory; return False if only the memory's owner can.
 
         Args:
             elements: array of the operands of the lower ranks.
             operation: number of a predefined operation, `FETCH_REPLACE` or `FETCH_ONLY`.
-            before: array of as many elements, which gets those that were there; None if nobody wants them.
+            before: array of the same length, which gets the elements as they were; None to drop them.
         """
         cdef memory_t source, kept
         cdef combine_t *function
@@ -96,7 +96,7 @@ cdef class Atomics:
 
 
 cdef int operands(elements, int operation, memory_t *memory, combine_t **function) except -1:
-    """Find the memory of an array whose elements are to be combined, and the function that combines two.
+    """Find the memory of an array of operands, and the function that combines two elements.
 
     Returns:
         The bytes of an element; 0 if the processor cannot combine them so.

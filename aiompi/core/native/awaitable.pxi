@@ -1,14 +1,15 @@
 # The request of a call that its await owns. `aiompi.core.pure.awaitable` has the same class in Python.
 #
-# It is also the iterator of its own await, so that nothing is made for an await but what it waits for. When the operation
-# is complete, or will be in a moment, the await takes one step, which is here. All others are those of `awaits.waiting`.
+# An AwaitableCall is also the iterator of its own await, so that an await allocates no other object. When the operation
+# is complete, or will be in a moment, the await takes a single step, which `take_step` makes. `awaits.waiting`
+# makes all other steps.
 
 cdef extern from *:
     """
-    /* How many frames of a call are to be noted, as for coroutines: not 0 in asyncio's debug mode. */
+    /* Return how many frames of its origin a call notes, as a coroutine does: more than 0 in asyncio's debug mode. */
     static int origin_depth(void) { return PyThreadState_Get()->coroutine_origin_tracking_depth; }
 
-    /* Let the interpreter take a step by a function that raises no StopIteration, as it does for coroutines. */
+    /* Make `step` the am_send of a class: as for coroutines, a step then ends without raising StopIteration. */
     static void step_by(PyObject *type, void *step) { ((PyTypeObject *)type)->tp_as_async->am_send = (sendfunc)step; }
     """
     int origin_depth()
@@ -26,16 +27,18 @@ cdef enum:  # what has become of an operation that is to be awaited
 
 
 cdef class AwaitableCall(Request):
-    """The request of a call that belongs to the code that awaits it, as in `await comm.send(obj, dest)`.
+    """The request of a call that belongs to the code that awaits the call, as in `await comm.send(obj, dest)`.
 
-    It is awaited once. If the await is cancelled or times out, the operation is withdrawn, as far as that is possible,
-    as soon as no other process writes into its memory. A warning reports a message that is lost all the same. Another
-    one reports a call that is never awaited: a receive is then withdrawn, and other operations go on.
+    It is awaited once. If the await is cancelled or times out, the operation is withdrawn as far as possible. The
+    withdrawal waits until no other process writes into the operation's memory. A warning reports a message that is lost
+    in spite of the withdrawal. Another warning reports a call that is never awaited. If this call is a receive, it is
+    withdrawn; other operations go on.
 
-    For asyncio this is a coroutine: `create_task` takes it as it is, and a cancellation before its first step reaches
-    it. For tools that show coroutines it has a coroutine's attributes.
+    For asyncio this is a coroutine: `create_task` accepts the object itself, and a cancellation before the first step
+    reaches the operation. For tools that show coroutines it has a coroutine's attributes.
 
-    The engine refers to the operation, and only the program to this object, whose end is therefore noticed.
+    The engine refers to the operation only. Nothing but the program refers to this object, so its finalizer runs as
+    soon as the program drops the object.
     """
 
     cdef Request _operation
@@ -117,7 +120,7 @@ cdef class AwaitableCall(Request):
         raise StopIteration(value)
 
     cdef bint at_once(self, Request operation) except -1:
-        """Return True if the operation is complete, and the event loop needs no turn."""
+        """Return True if the operation is complete, after a brief poll, and the event loop needs no turn first."""
         engine = operation._engine
         if operation._done:
             return needs_no_turn(engine)
@@ -151,7 +154,10 @@ cdef class AwaitableCall(Request):
         return _left(self, kind, error, traceback)
 
     cdef int let_go(self) except -1:
-        """Keep only the words of an operation that has failed or was withdrawn: a traceback may refer to it."""
+        """Replace an operation that has failed or was withdrawn by one that has only its words and its outcome.
+
+        A traceback may refer to this object for long, and would keep the operation's memory alive.
+        """
         cdef Request operation = self._operation
         cdef Request last = Request(self._engine)
         words = self.__name__

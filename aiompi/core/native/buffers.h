@@ -12,7 +12,7 @@ typedef struct {
   int readonly;
 } memory_t;
 
-/* Return 1 for the class of NumPy's arrays, and 0 for anything else that bears its name. */
+/* Return 1 if `found` is NumPy's class of arrays; 0 for anything else, even a class of the same name. */
 static int array_class(PyObject *found) {
   if (!PyType_Check(found)) return 0;
   const PyTypeObject *type = (PyTypeObject *)found;
@@ -30,7 +30,7 @@ static int array_plain(PyObject *array) {
   return plain && descr->byteorder != NPY_OPPBYTE;
 }
 
-/* Find the memory of an array; return 0 if it has gaps, or elements that are not plain. */
+/* Find the memory of an array; return 0 if the array has gaps, or elements that are not plain numbers. */
 static int array_memory(PyObject *object, memory_t *memory) {
   PyArrayObject_fields *array = (PyArrayObject_fields *)object;
   if (!array_plain(object)) return 0;
@@ -49,6 +49,6 @@ static int memory_export(PyObject *owner, const memory_t *memory, Py_buffer *vie
   return PyBuffer_FillInfo(view, owner, memory->data ? memory->data : "", memory->nbytes, memory->readonly, flags);
 }
 
-/* The number of NumPy of the type of an array, and the size of its elements. */
+/* The type number of an array in NumPy, and the size of its elements in bytes. */
 static int array_number(PyObject *array) { return ((PyArrayObject_fields *)array)->descr->type_num; }
 static Py_ssize_t array_itemsize(PyObject *array) { return ((PyArrayObject_fields *)array)->descr->elsize; }

@@ -1,6 +1,7 @@
 # The memory of messages as bytes. `aiompi.core.pure.buffers` has the same functions in Python.
 #
-# NumPy's header gives its structures, so that NumPy need not be imported, and an array exports nothing.
+# NumPy's header declares the structure of an array, so the core finds an array's memory without importing NumPy and
+# without exporting a buffer.
 
 cdef object _ndarray = None  # NumPy's class, once NumPy has been imported
 
@@ -25,7 +26,7 @@ cdef class Span:
 
 
 cdef class Exporter:
-    """An object with the buffer protocol: its memory is what its method `tomemory` returns."""
+    """An object with the buffer protocol, which exports the memory that its method `tomemory` returns."""
 
     def __getbuffer__(self, Py_buffer *view, int flags):
         PyObject_GetBuffer(self.tomemory(), view, flags)
@@ -44,7 +45,7 @@ cdef bint is_array(object spec):
 
 
 def plain_bytes(array):
-    """Return the memory of a NumPy array of plain numbers without gaps, in its own order.
+    """Return the memory of a NumPy array of plain numbers without gaps, in the array's own order.
 
     Returns:
         None for all other objects.
@@ -72,11 +73,11 @@ def overlap(one, other):
 
 
 def outgoing(spec):
-    """Return the message of a buffer specification of the usual kinds, a copy if it is short.
+    """Return the bytes to send for a buffer specification of a common kind, as a copy if they are few.
 
-    These are NumPy arrays of plain numbers without gaps, in the order of memory, and short ones with gaps, in that of
-    the indices. They are also [memory, type] and [memory, count, type] with contiguous memory and a
-    short message or an array.
+    The common kinds are NumPy arrays of plain numbers: those without gaps, in the order of memory, and short ones with
+    gaps, in the order of the indices. [memory, type] and [memory, count, type] are common too, if the memory is
+    contiguous, and the message is short or the memory is an array.
 
     Returns:
         None for all other specifications, and for those that are wrong.
@@ -92,10 +93,10 @@ def outgoing(spec):
 
 
 def incoming(spec):
-    """Return the memory of a buffer specification as the destination of a message, in its own order.
+    """Return the memory that a buffer specification names as the destination of a message, in its own order.
 
     Returns:
-        None as `outgoing` does, and for memory that cannot be written to, or into which a message is to be unpacked.
+        None where `outgoing` returns None, for read-only memory, and for memory into which a message must be unpacked.
     """
     cdef memory_t memory
     if is_array(spec):
@@ -136,7 +137,10 @@ cdef object items_of(spec, bint writable):
 
 
 cdef object plain_of(object spec, memory_t *memory):
-    """Find the memory of an array, or of [array, type] or [array, count, type] with dense items, and return the array."""
+    """Find the memory of the array in a specification, and return the array.
+
+    The specification is the array itself, or [array, type] or [array, count, type] with dense items.
+    """
     if is_array(spec):
         return spec if array_memory(spec, memory) else None
     found = items_of(spec, True)

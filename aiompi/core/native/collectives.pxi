@@ -1,4 +1,4 @@
-# Collectives with common arguments, which need no frame of Python below that of their face.
+# Collectives with common arguments: below the method of the face they run without a Python frame.
 
 # The collectives that are called directly, by their numbers in `aiompi.coll.signature`.
 cdef enum:
@@ -20,14 +20,14 @@ cdef object _in_place = None
 
 
 def know(operations, in_place):
-    """Take note of the predefined operations, in the order of their numbers, and of IN_PLACE."""
+    """Store the predefined operations, in the order of their numbers, and the object IN_PLACE."""
     global _operations, _in_place
     _operations, _in_place = tuple(operations), in_place
 
 
 @cython.final
 cdef class SlotGroup(Slots):
-    """The slots of the members of a communicator, and the calls that they serve directly."""
+    """The slots of the members of a communicator, and the collectives that start directly through these slots."""
 
     cdef int64_t limits[COLLECTIVES]
 
@@ -37,7 +37,7 @@ cdef class SlotGroup(Slots):
             self.limits[i] = -1
 
     def limit(self, dict limits not None):
-        """Allow direct calls: by the number of a collective, with up to so many bytes of a block."""
+        """Allow direct calls: `limits` gives, by the number of a collective, the most bytes of a block."""
         cdef int number
         cdef int64_t nbytes, blocks
         for collective, most in limits.items():
@@ -49,10 +49,10 @@ cdef class SlotGroup(Slots):
                 raise InternalError(f"slots have no room for blocks of {nbytes} bytes")
             self.limits[number] = nbytes
 
-    # Calls with common arguments. They return None where the usual way must be gone, and say nothing of what is wrong.
+    # Calls with common arguments. They return None, without an error, if the general path must handle the call.
 
     cdef SlotExchange direct(self, comm, int collective, name, uint64_t nbytes, int action, uint64_t operation, root):
-        """Return the next call, None if it cannot be made now."""
+        """Return the next call, or None if the call cannot be made now."""
         cdef uint64_t note = collective
         cdef long long tag
         cdef ProgressBase engine = self.engine
@@ -88,7 +88,7 @@ cdef class SlotGroup(Slots):
         return 0
 
     cdef bint is_root(self, object root, bint *right):
-        """Say whether a number is the own one; and whether it is the rank of a member."""
+        """Set `right` to whether `root` is the rank of a member; return True if it is this rank."""
         right[0] = type(root) is int and 0 <= root < self.slots.size
         return right[0] and <uint32_t>root == self.slots.rank
 
@@ -114,7 +114,8 @@ cdef class SlotGroup(Slots):
             self.wants(self.placed(exchange, spec, memory.data, 0, memory.nbytes), root, <uint32_t>root + 1)
         return self.begun(exchange)
 
-    # Both return the array that has the memory, None if there is none: the specification may change before it is used.
+    # Both return the array that owns the memory, or None. The exchange keeps the array, since the program may change
+    # the specification before the memory is used.
 
     cdef object outgoing(self, object spec, memory_t *memory):
         """Find what a specification contributes."""
@@ -131,7 +132,7 @@ cdef class SlotGroup(Slots):
         return exchange
 
     cdef SlotExchange placed(self, SlotExchange exchange, array, char *to, uint64_t offset, uint64_t length):
-        """Put the result into memory of an array: blocks of `length` bytes that begin at `offset`."""
+        """Put the result into memory of an array: blocks of `length` bytes, the first one at byte `offset`."""
         exchange.place, exchange.to, exchange.offset, exchange.length = array, to, offset, length
         return exchange
 
@@ -215,13 +216,13 @@ cdef class SlotGroup(Slots):
         return self.begun(self.placed(exchange, recvspec, place.data, rank * length, length))
 
     cdef bint fits(self, memory_t source, memory_t place, uint64_t number):
-        """Return True if a place has room for so many blocks, and is apart from the block."""
+        """Return True if `place` has room for `number` blocks as long as `source`, and does not overlap `source`."""
         if <uint64_t>place.nbytes != number * <uint64_t>source.nbytes:
             return False
         return source.data + source.nbytes <= place.data or place.data + place.nbytes <= source.data
 
     cdef SlotExchange combined(self, comm, int collective, name, sendspec, recvspec, op, root, bint wanted):
-        """Return the next call of a reduction; the caller says which contributions it wants."""
+        """Return the next call of a reduction; the caller then chooses the contributions that the call waits for."""
         cdef SlotExchange exchange
         cdef memory_t source, place
         cdef size_t size = 1

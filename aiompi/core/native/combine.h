@@ -1,4 +1,5 @@
-/* Predefined operations on vectors of the common types: to[i] becomes from[i] o to[i]. NumPy's operations give the same.
+/* Predefined operations on vectors of the common types: to[i] becomes from[i] o to[i]. NumPy's operations give the
+   same.
 
    Integers wrap around, so they are added and multiplied without a sign. What is not here is combined in Python. */
 #pragma once
@@ -51,7 +52,7 @@ INTEGERS(of_uint64, uint64_t, uint64_t)
 REALS(of_float, float)
 REALS(of_double, double)
 
-/* Return the function for an operation on elements of a NumPy type, NULL if it is not one of these. */
+/* Return the function that applies an operation to elements of a NumPy type; NULL if there is none. */
 static combine_t *combine_of(int operation, int type, size_t size) {
   combine_t *const *table = NULL;
   if (operation <= OP_NONE || operation > OP_BXOR) return NULL;
@@ -67,7 +68,8 @@ static combine_t *combine_of(int operation, int type, size_t size) {
   return table ? table[operation] : NULL;
 }
 
-/* The same for an array, with the size of its elements; NULL also if an element is not at a multiple of its size. */
+/* The same for the elements of an array, whose size `size` gets. NULL also if the array's memory is not aligned to that
+   size. */
 static combine_t *combine_array(PyObject *array, int operation, size_t *size) {
   const PyArray_Descr *descr = ((PyArrayObject_fields *)array)->descr;
   *size = descr->elsize;

@@ -6,7 +6,7 @@ cdef object _RECV = "recv from"
 
 
 cdef class CommunicatorBase:
-    """What the common case of a message needs of a communicator."""
+    """The part of a communicator that messages use in the common case."""
 
     cdef public object engine, matcher, targets
     cdef public list _peers
@@ -31,7 +31,7 @@ cdef class CommunicatorBase:
         return self
 
     cdef bint usual(self, rank, tag, int *r, int *t) except -1:
-        """Convert a rank and a tag, if they are plain integers; return False if they are not."""
+        """Convert a rank and a tag, if they are valid integers; return False if the general path must check them."""
         cdef int overflow = 0
         cdef long long number
         if not isinstance(rank, int) or not isinstance(tag, int):
@@ -47,7 +47,7 @@ cdef class CommunicatorBase:
         return True
 
     cdef PeerBase ready(self, dest, tag, int *t):
-        """Return the peer that gets a message, if it has a ring; None if the message is to be sent otherwise."""
+        """Return the peer that gets a message, if this peer has a ring; None if the general path must send it."""
         cdef int r
         if not self.usual(dest, tag, &r, t) or r < 0 or t[0] < 0:
             return None
@@ -55,7 +55,7 @@ cdef class CommunicatorBase:
         return <PeerBase>peer if isinstance(peer, PeerBase) and (<PeerBase>peer).ring is not None else None
 
     cpdef int process_of(self, int rank) except? -1:
-        """Return the process number of a rank that this one reaches; -1 if it is none, or in another job."""
+        """Return the process number of a rank of the peer group; -1 for no such rank, or one of another job."""
         return shown(self.targets[rank]) if 0 <= rank < len(self.targets) else -1
 
     cdef Request start(self, payload, Py_ssize_t nbytes, dest, tag, mode):
@@ -90,7 +90,7 @@ cdef class CommunicatorBase:
         return self._start_send(payload, nbytes, dest, tag, mode)
 
     def send(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
-        """Start a send and return an internal request; messages that have left at once share one."""
+        """Start a send and return an internal request. All messages that have left at once share one request."""
         return self.start(payload, nbytes, dest, tag, mode)
 
     def isend(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
@@ -114,7 +114,7 @@ cdef class CommunicatorBase:
         return made
 
     cdef bint put_now(self, dest, tag, const char *data, Py_ssize_t nbytes) except -1:
-        """Send a short message at once; return False if it is to be sent otherwise."""
+        """Send a short message at once; return False if the general path must send it."""
         cdef int t
         cdef Recorder recorder
         cdef uint64_t handle
@@ -147,27 +147,27 @@ cdef class CommunicatorBase:
         return made
 
     def send_short(self, spec, dest, tag):
-        """Do what `admitted` does, and send the bytes of an array of numbers at once; return False if that cannot be."""
+        """Check the thread as `admitted` does, and send an array of numbers at once; False if that is impossible."""
         self.admit()
         return self.put_short(spec, dest, tag)
 
     def send_object(self, codec, obj, dest, tag):
-        """Do what `admitted` does, and send an object at once; return False if that cannot be."""
+        """Check the thread as `admitted` does, and send an object at once; return False if that is impossible."""
         self.admit()
         return self.put_object(codec, obj, dest, tag)
 
     def own_send_short(self, spec, dest, tag):
-        """Do what `send_short` does; return the request for the await, and None in place of False."""
+        """Send as `send_short` does; return the request for the await, or None if that is impossible."""
         self.admit()
         return self.own_sent(dest, tag) if self.put_short(spec, dest, tag) else None
 
     def own_send_object(self, codec, obj, dest, tag):
-        """Do what `send_object` does; return the request for the await, and None in place of False."""
+        """Send as `send_object` does; return the request for the await, or None if that is impossible."""
         self.admit()
         return self.own_sent(dest, tag) if self.put_object(codec, obj, dest, tag) else None
 
     def isend_short(self, spec, dest, tag, kind=None):
-        """Do what `send_short` does; return a request that no send shares, and None in place of False."""
+        """Send as `send_short` does; return a request that no other send shares, or None if that is impossible."""
         cdef Request request
         self.admit()
         if not self.put_short(spec, dest, tag):
@@ -187,7 +187,7 @@ cdef class CommunicatorBase:
         return awaitable_of(self.receive(memory, source, tag, decode, status))
 
     cdef Request receive_short(self, spec, source, tag, status):
-        """Receive into an array of numbers, or items without gaps; return None if that is to be done otherwise."""
+        """Receive into an array of numbers, or items without gaps; return None if the general path must do it."""
         memory = incoming(spec)
         return None if memory is None else self.receive(memory, source, tag, None, status)
 
@@ -206,7 +206,7 @@ cdef class CommunicatorBase:
         return request
 
     def recv_short(self, spec, source, tag, status):
-        """Receive into an array of numbers and look for its message; return None if that is to be done otherwise."""
+        """Receive into an array of numbers, and poll for its message; return None if the general path must do it."""
         self.admit()
         cdef Request request = self.receive_short(spec, source, tag, status)
         return None if request is None else self.soon(request)
@@ -217,7 +217,7 @@ cdef class CommunicatorBase:
         return self.soon(self.receive(None, source, tag, decode, status))
 
     def irecv_short(self, spec, source, tag, kind=None):
-        """Start a receive into an array of numbers, if the calling thread may; return None if it is to be done otherwise."""
+        """Start a receive into an array of numbers, if this thread may; return None if the general path must do it."""
         self.admit()
         cdef Request request = self.receive_short(spec, source, tag, None)
         if request is None:
@@ -233,7 +233,7 @@ cdef class CommunicatorBase:
         return None if request is None else awaitable_of(request)
 
     def own_recv_object(self, codec, source, tag, status):
-        """Do what `admitted` does, and start to receive an object; return the request for the await."""
+        """Check the thread as `admitted` does, and start to receive an object; return the request for the await."""
         self.admit()
         if isinstance(self.matcher, MatchQueues) and (<MatchQueues>self.matcher).kept_queue.count:
             arrived = self.recv_arrived(source, tag, codec, status)
@@ -274,7 +274,7 @@ cdef class CommunicatorBase:
         return receive
 
     cdef bint posts_only(self) except -1:
-        """Return True if nothing is to be done for a receive but to post it."""
+        """Return True if a receive needs nothing but to be posted."""
         if not isinstance(self.engine, ProgressBase) or not isinstance(self.matcher, MatchQueues):
             return False
         return (<ProgressBase>self.engine).calm() and (<MatchQueues>self.matcher).awaits_all()

@@ -1,6 +1,7 @@
 # What objects hold. `aiompi.core.pure.contents` has the same function in Python.
 #
-# It runs no code of an object or of its class, so nothing changes while it looks, and references are borrowed.
+# The function runs no code of the object or of its class. So nothing changes during the look, and borrowed references
+# suffice.
 
 cdef enum:
     _TUPLES = 1
@@ -18,19 +19,21 @@ cdef PyObject *NONE_TYPE = <PyObject *>Py_TYPE(None)
 
 
 def contents(obj, set foreign not None, Py_ssize_t longest, bytearray sequences=None, Py_ssize_t most=PY_SSIZE_T_MAX):
-    """Return what an object holds, in all its depth, besides what a packer of msgpack expresses by itself.
+    """Return which kinds of objects an object holds, at any depth, that msgpack's packer does not express by itself.
 
     Args:
-        obj: any object; only exact types count, and keys of dicts are None, bool, int, float or str.
+        obj: any object. An instance of a subclass counts as OTHER, and so does a dict with keys other than None, bool,
+            int, float and str.
         foreign: further types; of NumPy's arrays only those of plain numbers count.
         longest: length from which bytes are something else.
-        sequences: gets a byte for each list, 0, and for each tuple, 1, in the order in which they end.
+        sequences: gets one byte for each list (0) and each tuple (1), in the order in which they end.
         most: items of all containers together from which on the object is large.
 
     Returns:
-        0 if it holds nothing else; otherwise the sum of TUPLES, if it holds tuples, FOREIGN, if it holds objects of
-        the further types, OTHER, if it holds anything else or is nested too deeply, and MANY, if it has more items.
-        With the last two the rest is not complete.
+        0 if msgpack's packer expresses the whole object. Otherwise a sum: TUPLES if the object holds tuples, FOREIGN if
+        it holds objects of the types in `foreign`, OTHER if it holds any other object or is nested too deeply, and MANY
+        if it has more than `most` items. With OTHER or MANY the search has ended early, so that other terms may be
+        missing.
     """
     return found_in(<PyObject *>obj, foreign, longest, sequences, &most, DEEPEST)
 
@@ -74,7 +77,7 @@ cdef int found_in(
         if sequences is not None:
             sequences.append(kind == <PyObject *>tuple)
         return found | _TUPLES if kind == <PyObject *>tuple else found
-    # The hash of a class is code of its own metaclass, if it has one.
+    # A metaclass other than `type` may define the hash of the class in Python, so such a class is not looked up.
     if <PyObject *>Py_TYPE(<object>kind) != <PyObject *>type or <object>kind not in foreign:
         return _OTHER
     return _FOREIGN if not is_array(<object>obj) or array_plain(<object>obj) else _OTHER

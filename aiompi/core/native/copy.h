@@ -1,20 +1,24 @@
-/* Copies by the kernel, between the memory of two processes: by the receiver of a message alone, or by both ends.
+/* The kernel copies a message between the memory of two processes, for its receiver alone or for both ends.
 
-   A long message is cut into parts. Both ends claim parts in their order from one counter, so both cores work, and an end
-   that does something else only costs time. Of the words in the direction from the sender to the receiver (ring.h):
+   A long message is cut into parts. Both ends claim parts in order from one counter, so the cores of both work. An end
+   that does something else meanwhile only costs time. These words belong to the direction from the sender to the
+   receiver (ring.h):
 
-   claims     both, by compare-and-swap: the number of the invitation in the high half, the parts that are claimed in the
-              low one. Only the receiver changes the number: it begins an invitation, and ends it with number 0. A claim
-              compares the number with the count, so a sender that is late claims nothing of a later message. It is
-              acquire and release, and the one order of all changes of this word is all that the argument needs.
-   done       the sender, release, after each part that it has written: the number, FAILED if the kernel has refused it,
-              and the parts. The receiver, acquire: so the message is there.
-   retracted  the sender, before it changes the memory of messages that it has announced: how often it has done that. The
-              receiver looks after its copy, behind an acquire fence; the sender passes a release fence after the store.
-              So an end that has read a changed byte sees another number, and asks for the message.
+   claims     Both ends write it, by compare-and-swap. The high half is the number of the invitation, the low half the
+              count of the parts that are claimed. Only the receiver changes the number: it begins an invitation, and
+              ends it with number 0. A claim compares number and count at once, so a late sender claims no part of a
+              later message. Each change is acquire and release. The argument needs only the single order of the
+              changes.
+   done       The sender stores it (release) after each part that it has written: the number of the invitation, FAILED
+              if the kernel has refused the copy, and the count of written parts. The receiver loads it (acquire), and
+              so finds the parts in its memory.
+   retracted  The sender counts here how often it was about to change the memory of messages that it has announced, and
+              passes a release fence after the store. The receiver loads the count after its copy, behind an acquire
+              fence. So a receiver that has read a changed byte finds another count, and asks for the message.
 
-   The receiver gives its memory back only when nobody writes there: it ends the invitation, which says how many parts are
-   claimed, and from then on no other can be; the sender has written all of its own when `done` says so, or has ended. */
+   The receiver gives its memory back only when the sender no longer writes there. First the receiver ends the
+   invitation, which tells it the count of claimed parts and prevents further claims. Then it waits until `done` shows
+   that the sender has written all parts that it has claimed, or until the sender has ended. */
 #pragma once
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -29,7 +33,7 @@
 
 enum {
   PART = 128 * 1024,
-  YIELDS = 5, /* how often a receiver lets others run while the sender writes the last parts */
+  YIELDS = 5, /* yields of the receiver's core while the sender writes the last parts */
 };
 #define FAILED ((uint64_t)1 << 31)
 #define NO_PART (~(uint64_t)0)
@@ -52,8 +56,8 @@ static int kernel_copy(int write, int pid, uint64_t here, uint64_t there, uint64
   return 0;
 }
 
-/* Copy the bytes from `start` to `stop` of a message that is in pieces at one end and in one piece at the other. The
-   pieces are those of the process `pid`, unless this process writes. */
+/* Copy the bytes from `start` to `stop` of a message. One end has the message in pieces: this process if it writes,
+   otherwise the process `pid`. The other end has it in one piece. */
 static int copy_part(int write, int pid, const piece_t *pieces, int count, uint64_t whole, uint64_t start, uint64_t stop) {
   uint64_t before = 0;
   for (int i = 0; i < count && before < stop; before += pieces[i++].length) {
@@ -67,7 +71,7 @@ static int copy_part(int write, int pid, const piece_t *pieces, int count, uint6
   return 0;
 }
 
-/* Claim the next of so many parts: its index, or NO_PART if all are claimed, or the invitation has ended. */
+/* Claim the next part; return its index, or NO_PART if all parts are claimed or the invitation has ended. */
 static uint64_t claim_part(words_t *words, uint32_t number, uint64_t parts) {
   uint64_t seen = LOAD_RELAXED(&words->claims);
   while (seen >> 32 == number && (uint32_t)seen < parts)
@@ -76,8 +80,9 @@ static uint64_t claim_part(words_t *words, uint32_t number, uint64_t parts) {
   return NO_PART;
 }
 
-/* Write parts of a message to its receiver, up to `most` bytes: 1 if there may be more, 0 if not. `written` counts
-   them, and `copied` their bytes. No more are written than the message has, whatever the receiver does to `claims`. */
+/* Write parts of a message to its receiver, up to `most` bytes; return 1 if there may be more, 0 if not. `written`
+   counts the parts, and `copied` their bytes. `written` never exceeds the parts of the message, whatever the receiver
+   does to `claims`. */
 static int assist(words_t *words, uint32_t number, int pid, const piece_t *pieces, int count, uint64_t address,
                   uint64_t length, uint64_t most, uint32_t *written, uint64_t *copied) {
   uint64_t parts = (length + PART - 1) / PART;
@@ -94,7 +99,7 @@ static int assist(words_t *words, uint32_t number, int pid, const piece_t *piece
   return 1;
 }
 
-/* 1 if the sender has written the parts that it has claimed, 0 if not yet, WRONG if it could not. */
+/* Return 1 if the sender has written the parts that it has claimed, 0 if not yet, WRONG if the kernel refused one. */
 static int assisted(words_t *words, uint32_t number, uint64_t claimed) {
   if (!claimed) return 1;
   uint64_t done = LOAD_ACQUIRE(&words->done);
@@ -103,7 +108,7 @@ static int assisted(words_t *words, uint32_t number, uint64_t claimed) {
   return done & FAILED ? WRONG : 1;
 }
 
-/* The same, after a while: some microseconds, and then a few turns of other processes. */
+/* Wait for the same: poll for some microseconds, and then let other processes run a few times. */
 static int await_assisted(words_t *words, uint32_t number, uint64_t claimed) {
   for (int looks = 10 * LOOKS; looks; looks--) {
     int found = assisted(words, number, claimed);
@@ -121,12 +126,12 @@ static int await_assisted(words_t *words, uint32_t number, uint64_t claimed) {
 static inline int process_open(int pid) { return syscall(SYS_pidfd_open, pid, 0); }
 static inline int process_signal(int pidfd) { return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) < 0 ? errno : 0; }
 
-/* EFAULT if this process may read the memory of another one, otherwise why not: nothing is mapped at address 0. ESRCH if
-   that has ended, even if it is a zombie. */
+/* Return the error of a read at address 0 of another process, where nothing is mapped: EFAULT if this process may read
+   the memory of the other one, ESRCH if the other one has ended, even if it is a zombie. */
 static inline int process_probe(int pid) {
   char byte;
   return kernel_copy(0, pid, (uint64_t)(uintptr_t)&byte, 0, 1);
 }
 
-/* Let a process and its descendants trace this one, where the kernel asks for that (Yama); 0 for none. */
+/* Allow a process and its descendants to trace this one, as Yama requires; 0 allows none. Return the error. */
 static inline int process_tracer(int pid) { return prctl(PR_SET_PTRACER, (unsigned long)pid, 0, 0, 0) ? errno : 0; }

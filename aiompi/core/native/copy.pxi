@@ -12,7 +12,7 @@ cdef double _LONGEST = 2.0
 
 
 def name_tracer(int pid):
-    """Let a process and its descendants read and write memory of this one, where Yama asks for it; 0 for none.
+    """Allow a process and its descendants to access this process's memory, as Yama requires; 0 allows none.
 
     This is PR_SET_PTRACER of prctl(2).
 
@@ -50,13 +50,13 @@ cdef class PeerProcess:
             close(self._fd)
 
     def same(self):
-        """Return True if the process can be reached, and its id has not become that of another process."""
+        """Return True if this rank can access the process's memory, and the id has not passed to another process."""
         if self.reachable and (self._fd < 0 or process_signal(self._fd) != 0):
             self.reachable = False
         return self.reachable
 
     def alive(self):
-        """Return True if the process has not ended; it may be writing, even if it has been stopped."""
+        """Return True if the process has not ended; a process that is stopped may be in the middle of a write."""
         if self._fd < 0 or process_signal(self._fd) == ESRCH:
             return False
         return process_probe(self.pid) != ESRCH
@@ -100,7 +100,7 @@ cdef class Exposed:
     cpdef bint land(
         self, PeerBase peer, PostedReceive receive, int source, int tag, uint64_t length, uint64_t srqid
     ) except -1:
-        """Match a receive and copy its message, at least a part of it; return False if another way must be taken."""
+        """Match a receive and copy its message, or a part of it; return False if the message must go another way."""
         cdef uint64_t filled
         cdef char *target
         if peer is None or receive is None:
@@ -136,7 +136,7 @@ cdef class Exposed:
         return True
 
     cdef uint32_t begin_invitation(self, uint64_t length) except? 0:
-        """Let the sender claim parts of the message from now on; return the number of the invitation, 0 for none."""
+        """Let the sender claim parts of the message from now on; return the invitation's number, 0 if there is none."""
         cdef PeerProcess process = self._process
         if process._inviting or not process.invites or length < 2 * PART or not process.same():
             return 0
@@ -149,10 +149,11 @@ cdef class Exposed:
         return self._number
 
     def invite(self, memory):
-        """Let the sender write parts of the message into its place meanwhile, until `close`.
+        """Invite the sender to write parts of the message into `memory` as well, until `close`.
 
         Returns:
-            A number and an address for the sender; None if it shall not write.
+            The number of the invitation and the address of `memory`, both for the sender; None if the sender is not
+            invited.
         """
         cdef Py_buffer view
         cdef uint64_t address
@@ -164,11 +165,11 @@ cdef class Exposed:
         return self._number, address
 
     def copy(self, memory, uint64_t start, uint64_t most, uint64_t length):
-        """Copy up to `most` bytes of a message of `length` bytes, from `start` on.
+        """Copy up to `most` bytes of a message of `length` bytes, beginning at byte `start`.
 
         Returns:
-            The offset up to which it has been copied, or is being copied by the sender; `length` also if no more can be
-            copied, in which case `stands` returns False.
+            The offset up to which the message has been copied, or the sender is copying it. The offset is `length` also
+            if no more can be copied; `stands` then returns False.
         """
         cdef Py_buffer view
         PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)
@@ -224,13 +225,13 @@ cdef class Exposed:
         return 0
 
     def stands(self):
-        """Return True if what has been copied is the message; otherwise the receiver must ask for it (CTS)."""
+        """Return True if the copy is the message as it was sent. If not, the receiver must ask for it (CTS)."""
         FENCE()
         unchanged = LOAD_RELAXED(&self._ring.inn.words.retracted) == self._retracted
         return self._complete and unchanged and self._process.same()
 
     def close(self, bint wait=True):
-        """Let no other process write into the memory any more; return False if one still does and `wait` is False."""
+        """End the invitation; return False if the sender still writes into the memory and `wait` is False."""
         cdef words_t *words = self._ring.inn.words
         cdef uint64_t claimed
         cdef int settled
@@ -262,7 +263,7 @@ cdef class Exposed:
             return True
 
     cdef uint64_t claimed_there(self, uint64_t word) except? -1:
-        """Return how many parts the sender has claimed, by the last word about it."""
+        """Return how many parts the sender has claimed, according to the last value of `claims`."""
         cdef uint64_t parts = (self._length + PART - 1) // PART
         cdef uint64_t claimed = word & 0xFFFFFFFF
         if word >> 32 != self._number or claimed < self._own or claimed > parts:

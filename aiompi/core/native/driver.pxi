@@ -1,4 +1,4 @@
-# What the common case of a call needs of the driver of its rank. `aiompi.core.pure.driver` has the same class in Python.
+# The part of a rank's driver that calls use in the common case. `aiompi.core.pure.driver` has the same class in Python.
 
 cdef extern from *:
     """
@@ -17,7 +17,7 @@ cdef object _ONE_LOOK = range(1)
 
 
 cdef class DriverBase:
-    """How a rank waits, as far as the common case of a call needs it."""
+    """How a rank waits: the part that calls use in the common case."""
 
     cdef public unsigned long owner
     cdef public object loop_runs
@@ -32,19 +32,19 @@ cdef class DriverBase:
         return PyThread_get_thread_ident() == self.owner and (self.loop_runs is None or self.loop_runs())
 
     def admits(self):
-        """Return True if the calling thread may make a call, in the usual case."""
+        """Return True if the calling thread owns the rank, and the event loop, if there is one, runs."""
         return self.allows()
 
     cdef bint may_look(self) noexcept:
-        """Return True if this thread may look for messages before anything else, which may be due."""
+        """Return True if this thread may poll for messages first, before other work that may be due."""
         return self._brief_until and PyThread_get_thread_ident() == self.owner and seconds_now() < self._brief_until
 
     cdef bint look_briefly(self, bint single) except -1:
-        """Look once for the message of a blocking call, if nothing else is due; return True if there was any."""
+        """Poll once for the message of a blocking call, if no other work is due; return True if anything came."""
         return self.may_look() and look_at(self._pollers, _ONE_LOOK, SHORT_LOOK, single)
 
     def finish_soon(self, list pending not None):
-        """Look for the messages of plain operations, and remove those from the end of a list that have succeeded."""
+        """Poll for the messages of plain operations, and remove finished operations from the end of the list."""
         while pending:
             engine = (<Request?>pending[len(pending) - 1])._engine
             if not isinstance(engine, ProgressBase) or engine.stepping or (<ProgressBase>engine).recorder is not None:
@@ -55,13 +55,13 @@ cdef class DriverBase:
             drop_done(pending)
 
     def completes_soon(self, Request request not None):
-        """Poll before a task waits for a request, if the loop spins; return True if this completes the request."""
+        """Poll before a task waits for a request, if the loop spins; return True if the poll completes the request."""
         if not self.may_look():
             return False
         if look_at(self._pollers, _BRIEF_LOOKS, BRIEF_LOOK, False):
             self._busy = True
             if request._done:
                 return True
-        # Either nothing arrived, or other work arrived, and there may be much of it.
+        # Nothing arrived, or only other work, of which there may be more.
         self._brief_until = 0
         return False

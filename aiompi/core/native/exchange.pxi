@@ -1,5 +1,5 @@
-# Alltoallw among ranks that share memory: each block is packed into the ring of its destination, and unpacked out of the
-# ring of its source.
+# Alltoallw among ranks that share memory. Each rank packs its blocks into the rings of their destinations, and unpacks
+# the blocks that it receives from the rings of their sources.
 
 cdef enum:
     ALLTOALLW = 11           # its number in `aiompi.coll.signature`
@@ -18,8 +18,10 @@ def know_blocks(places_of, disagreement):
     """Take note of what serves rare cases.
 
     Args:
-        places_of: checks a specification of places and the number of ranks, and raises what is wrong.
-        disagreement: returns the error for an exchange, a rank, and the note and the bytes of its message.
+        places_of: function of a specification of places and the number of ranks, which raises the error of a wrong
+            specification.
+        disagreement: function that returns the error for an exchange, a rank, and the note and the bytes of that rank's
+            message.
     """
     global _places_of, _disagreement
     _places_of, _disagreement = places_of, disagreement
@@ -39,7 +41,7 @@ cdef class _Parts:
         PyMem_Free(self.parts)
 
     cdef bint of(self, spec, Py_ssize_t size, int64_t most, bint writable) except -1:
-        """Find the blocks of so many ranks; return False if one has more than `most` bytes, is unusual, or wrong."""
+        """Find the blocks of all ranks; return False if a block has more than `most` bytes, is unusual, or wrong."""
         cdef Py_ssize_t i
         cdef part_t *part
         cdef Items items
@@ -81,7 +83,10 @@ cdef class _Parts:
         return one.data < two.data + two.nbytes and two.data < one.data + one.nbytes
 
     cdef bint apart(self) except -1:
-        """Return True if the blocks have no byte in common; programs repeat an exchange with the same types."""
+        """Return True if no two blocks share a byte.
+
+        The answer is kept, because programs repeat an exchange with the same types.
+        """
         key = PyBytes_FromStringAndSize(<char *>self.parts, self.size * sizeof(part_t))
         if key not in _apart:
             try:
@@ -95,7 +100,7 @@ cdef class _Parts:
 
 
 def exchange_blocks(comm, sendspec, recvspec):
-    """Start an Alltoallw with common arguments; return None if the usual way must be gone."""
+    """Start an Alltoallw with common arguments; return None if the general path must handle the call."""
     cdef BlockExchange made
     cdef CommunicatorBase core
     cdef ProgressBase engine
@@ -125,7 +130,7 @@ def exchange_blocks(comm, sendspec, recvspec):
 
 @cython.final
 cdef class BlockExchange(Request):
-    """An exchange of blocks, which is complete when this rank has received all of its own, and sent the others."""
+    """An exchange of blocks, which is complete when this rank has received all of its blocks and sent all others."""
 
     cdef readonly object comm
     cdef readonly long long tag
@@ -144,8 +149,8 @@ cdef class BlockExchange(Request):
         return ALLTOALLW
 
     cdef int begin(self, ProgressBase engine, CommunicatorBase core) except -1:
-        # A message that came before the call, or code of Python that the engine calls, may end the exchange at any step.
-        # Then it receives no more, but the other ranks get their blocks all the same.
+        # A message that came before the call may end the exchange at any step, and so may Python code that the engine
+        # calls. The exchange then receives no more, but the other ranks still get their blocks.
         cdef _Parts sources = self.sources
         cdef Py_ssize_t size = core._reach, distance
         self.arrivals = []
@@ -225,7 +230,7 @@ cdef class BlockExchange(Request):
         self.one_less()
 
     cdef object unpacked(self, PostedReceive receive):
-        """Unpack a message that has not been unpacked as it came; return the error if it is not what is expected."""
+        """Unpack a message that was not unpacked on arrival; return the error if it is not the expected message."""
         cdef int64_t nbytes = self.places.parts[receive.entry.source].nbytes
         cdef _Area area
         if receive.note != ALLTOALLW or <int64_t>receive.length != nbytes:
@@ -248,7 +253,7 @@ cdef class BlockExchange(Request):
         return 0
 
     cdef tuple leave(self):
-        """Return everything that only an exchange in progress needs; the caller lets go of it once that is complete."""
+        """Return what only an exchange in progress needs; the caller drops it once the exchange is complete."""
         gone = self.arrivals, self.sources, self.places
         self._engine.schedules.discard(self)
         self.arrivals = self.sources = self.places = None

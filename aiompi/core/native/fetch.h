@@ -1,5 +1,6 @@
-/* Combines a vector with one that other processes change meanwhile, each element as one: to[i] becomes from[i] o to[i],
-   from[i] with FETCH_REPLACE, and stays with FETCH_ONLY. `before` gets what was there, unless it is NULL. */
+/* Combines a vector, each element atomically, with one that other processes change meanwhile: to[i] becomes from[i] o
+   to[i]. With FETCH_REPLACE to[i] becomes from[i], and with FETCH_ONLY to[i] does not change. `before` gets what was
+   there, unless it is NULL. */
 #pragma once
 #include "combine.h"
 #include <string.h>
@@ -22,7 +23,8 @@ enum { FETCH_REPLACE = OP_BXOR + 1, FETCH_ONLY };
     if (before) memcpy((char *)before + i * sizeof(type), &old, sizeof(type));                                      \
   }
 
-/* The same for sums, by far the most common of these operations, without a call for each element: three times as fast. */
+/* The same for sums, by far the most common operation: three times as fast, because no function is called for each
+   element. */
 #define FETCH_SUMS(word_t, value_t)                                                                                 \
   for (size_t i = 0; i < count; i++) {                                                                              \
     word_t *word = (word_t *)to + i, old = __atomic_load_n(word, __ATOMIC_SEQ_CST), made;                           \
@@ -73,7 +75,7 @@ static void combine_alone(combine_t *combine, int operation, void *to, const voi
     memcpy(before, &old, sizeof old);                                                                               \
   }
 
-/* Set an element if it is as expected; `before` gets it as it was. */
+/* Set an element if it equals the expected one; `before` gets the element as it was. */
 static void fetch_and_swap(void *to, const void *from, const void *expected, void *before, size_t size) {
   if (size == 1) SWAP_ON(uint8_t)
   else if (size == 2) SWAP_ON(uint16_t)

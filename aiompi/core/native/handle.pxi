@@ -1,6 +1,6 @@
 # Handles of requests, as programs of MPI hold them. `aiompi.core.pure.handle` has the same in Python.
 #
-# The functions serve what programs do most: many requests of one class that have been started by short calls.
+# The functions serve the most common case: many requests of one class, all started by short calls.
 
 cdef class RequestHandle:
     """A handle of an operation, which is null once the operation has been completed."""
@@ -25,7 +25,7 @@ cdef object handle_of(kind, Request request):
 
 
 cdef bint is_plain(operation):
-    """Return True if the outcome of an operation is nothing but its success, or its error."""
+    """Return True if an operation has no other outcome than success or an error."""
     if type(operation) is Request:
         return (<Request>operation)._value is None
     return isinstance(operation, PostedReceive) and (<PostedReceive>operation).plain
@@ -40,8 +40,8 @@ def pending_of(requests, kind):
     """Return the operations of a list that are pending, the last one first.
 
     Returns:
-        None if the list has anything else than plain operations which are pending or have succeeded, and null handles,
-        all of exactly the class `kind`, or if it has a handle twice.
+        None if the list holds a handle twice, or anything but null handles and handles of plain operations that are
+        pending or have succeeded, all of exactly the class `kind`.
     """
     cdef list pending = []
     cdef RequestHandle handle
@@ -91,7 +91,7 @@ def take_all(requests, kind):
 
 
 cdef int let_go(RequestHandle handle) except -1:
-    """Make a handle null. One that has come into the list in a finalizer, and is not complete, stays."""
+    """Make a handle null. A handle that a finalizer has put into the list stays if its operation is not complete."""
     operation = handle._core
     if has_succeeded(operation):
         handle._core = None

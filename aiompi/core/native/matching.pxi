@@ -1,7 +1,7 @@
 # Matching: which message meets which receive. `aiompi.core.pure.matching` has the same classes in Python.
 
 cdef class Envelope:
-    """What matching needs of a message that has come before its receive."""
+    """A message that has come before its receive: the part that matching uses."""
 
     cdef entry_t entry
     cdef bint kept
@@ -33,7 +33,7 @@ cdef class MatchQueues:
     """The posted receives and the unexpected messages of one context."""
 
     cdef queue_t posted_queue, kept_queue
-    # What is in the queues, so that it lives, at the indexes of the entries.
+    # The lists keep the objects in the queues alive, each at the `index` of its entry.
     cdef list _receives, _messages
     cdef uint64_t last
     cdef public object sources
@@ -69,7 +69,7 @@ cdef class MatchQueues:
         queue_append(&self.posted_queue, &receive.entry)
 
     cdef bint comes_from(self, long long rank, int source) except -1:
-        """Return True if messages of a rank of the world carry this source, in the usual case."""
+        """Return True if messages of rank `rank` of the world surely carry the source number `source`."""
         return self.sources.get(rank) == source
 
     cdef bint awaits_all(self) except -1:
@@ -88,7 +88,7 @@ cdef class MatchQueues:
         return 0
 
     cdef PostedReceive match(self, int source, int tag):
-        """Do the same as `take_posted`, but leave it to the caller to resume the receive: no code of Python runs."""
+        """Do what `take_posted` does, but leave it to the caller to resume the receive, so that no Python code runs."""
         cdef entry_t *found = queue_match(&self.posted_queue, source, tag)
         if found == NULL:
             return None
@@ -99,9 +99,9 @@ cdef class MatchQueues:
         return receive
 
     def take_posted(self, int source, int tag):
-        """Take the first posted receive that matches an incoming message; None if there is none.
+        """Take the first posted receive that matches an incoming message; return None if no receive matches.
 
-        It is no longer posted, and its `order` is the order of the message from now on.
+        The receive is no longer posted, and its `order` is that of the message from now on.
         """
         cdef PostedReceive receive = self.match(source, tag)
         if receive is not None and receive._done:
@@ -151,7 +151,7 @@ cdef class MatchQueues:
         queue_append(&self.kept_queue, &message.entry)
 
     def restore(self, Envelope message not None):
-        """Put a message back where it was before it was matched, so that no later one of its sender is ahead of it."""
+        """Put a matched message back in its place in the order of arrival, ahead of later ones of its sender."""
         self.hold(message)
         queue_insert(&self.kept_queue, &message.entry)
 
@@ -164,7 +164,7 @@ cdef class MatchQueues:
         return 0
 
     def find_unexpected(self, int source, int tag):
-        """Return the message that a receive with these arguments would get now (section 3.8); None if there is none."""
+        """Return the message that a receive with these arguments would match now (section 3.8), or None."""
         cdef entry_t *found = queue_search(&self.kept_queue, source, tag)
         return None if found == NULL else self._messages[found.index]
 

@@ -1,11 +1,11 @@
-# What the common case of a message needs of a peer. `aiompi.core.pure.peer` has the same class in Python.
+# The part of a peer that messages use in the common case. `aiompi.core.pure.peer` has the same class in Python.
 
-cdef int64_t OVERHEAD = 128  # bytes that an eager message costs beyond its payload, so that empty ones are bounded too
+cdef int64_t OVERHEAD = 128  # bytes of credit beyond the payload of a message, so that empty messages are bounded, too
 cdef int64_t MOST = 2**62  # more credit than any peer grants
 
 cdef extern from *:
     """
-    /* Make an object of a class by the constructor of a base, without a call of the __new__ and __init__ of the class. */
+    /* Make an object of `type` by the constructor of `base`; the class's own __new__ and __init__ are not called. */
     static PyObject *new_by(PyObject *base, PyObject *type, PyObject *arguments) {
       return ((PyTypeObject *)base)->tp_new((PyTypeObject *)type, arguments, NULL);
     }
@@ -35,14 +35,14 @@ cdef class Assistance
 
 
 cdef class PeerBase:
-    """One process, as far as the common case of a message needs it."""
+    """One process: the part that messages use in the common case."""
 
     cdef public object engine, link, error, finalize_error, landings, orphans, _withheld
     cdef public dict _contexts
     cdef public long long rank
     cdef public int64_t credit, most_credit, _owed, _held, _hiwater, _ackmark, _unanswered, _max_announced
     cdef public Ring ring  # the one of `link`, once it is in use
-    cdef public int64_t brief  # bytes of a message up to which it may be put into the ring as a whole
+    cdef public int64_t brief  # bytes of the longest message that may enter the ring as a whole
 
     def __init__(self, engine, long long rank):
         self.engine = engine
@@ -53,7 +53,7 @@ cdef class PeerBase:
         self.brief = engine.brief_limit
 
     cdef char *room(self, int64_t nbytes) except? NULL:
-        """Return the place in the ring for a message that may be sent at once; NULL if it is to be sent otherwise."""
+        """Return the place in the ring for a message that may be sent now; NULL if the general path must send it."""
         cdef Ring ring = self.ring
         cdef char *place
         if ring is None or ring.queued or ring._busy or nbytes > self.brief or nbytes + OVERHEAD > self.credit:
@@ -81,7 +81,7 @@ cdef class PeerBase:
         self._owed = 0
 
     cdef bint put_bytes(self, uint64_t context, int source, int tag, const char *data, int64_t nbytes) except -1:
-        """Send a short message at once; return False if it is to be sent otherwise."""
+        """Send a short message at once; return False if the general path must send it."""
         cdef Py_buffer part
         cdef char *place = self.room(nbytes)
         if place == NULL:
@@ -142,7 +142,7 @@ cdef class PeerBase:
     cdef int publish_in_parts(
         self, const Py_buffer *parts, int count, uint64_t context, int source, int tag, int64_t nbytes
     ) except -1:
-        """Send a message for which there is room, so that the peer reads its beginning while the rest is written."""
+        """Send a message for which there is room, so that the peer reads the first parts while others are written."""
         cdef header_t header
         cdef Ring ring = self.ring
         cdef int64_t rest = nbytes
@@ -163,7 +163,7 @@ cdef class PeerBase:
         return True
 
     cdef SendBase expose(self, send_class, uint64_t context, int source, int tag, payload, int64_t nbytes):
-        """Announce a long message which the peer is to copy; return None if it is to be sent otherwise."""
+        """Announce a long message that the peer is to copy; return None if the general path must send it."""
         cdef Ring ring = self.ring
         cdef ProgressBase engine
         cdef SendBase send
@@ -194,7 +194,7 @@ cdef class PeerBase:
         return send
 
     cdef SendBase sending(self, uint64_t srqid):
-        """Return a send that the peer is still to answer; None if there is none."""
+        """Return the send that the peer must still answer; None if there is no such send."""
         cdef PyObject *found
         if not isinstance(self.engine, ProgressBase):
             return None
@@ -204,7 +204,7 @@ cdef class PeerBase:
         return <SendBase>found
 
     cdef SendBase answered(self, uint64_t srqid):
-        """Take the send that the peer has answered, in the usual case; None if more is to be done or checked."""
+        """Take the send that the peer has answered; None if the general path must do or check more."""
         cdef SendBase send = self.sending(srqid)
         if send is None or send.unsent or self._withheld is not None or srqid in (<ProgressBase>self.engine).assisted:
             return None
@@ -213,7 +213,7 @@ cdef class PeerBase:
         return send
 
     cdef SendBase invited(self, header_t *h):
-        """Return the send whose message the peer asks to have written; None if there is none, or it must not ask so."""
+        """Return the send whose message the peer asks this rank to write; None if there is none, or it must not ask."""
         cdef SendBase send = self.sending(h.srqid)
         if send is None or send.invited or self.ring is None or self.ring.process is None:
             return None
@@ -222,7 +222,7 @@ cdef class PeerBase:
         return send
 
     cdef int assist(self, SendBase send, header_t *h) except -1:
-        """Write parts of the message of a send into the memory of the peer."""
+        """Write parts of a send's message into the memory of the peer."""
         cdef Ring ring = self.ring  # the one that the message went through, perhaps not that of the invitation
         cdef Assistance assistance = Assistance(ring.process, send.payload, h.length, h.drqid, h.tag, ring)
         send.invited = True
@@ -231,7 +231,7 @@ cdef class PeerBase:
         return 0
 
     cdef char *place_to_say(self) noexcept:
-        """Return the place in the ring for a frame without payload; NULL if it is to be sent otherwise."""
+        """Return the place in the ring for a frame without payload; NULL if the general path must send the frame."""
         cdef Ring ring = self.ring
         cdef char *place
         if ring is None or ring.queued or ring._busy or writer_reserve(&ring.out, HEADER, &place) <= 0:
@@ -274,9 +274,9 @@ cdef class PeerBase:
         self.handle(header, payload)
 
     cdef PostedReceive matched(self, object context, int source, int tag):
-        """Take the receive that gets an eager message; None if there is none, or more is to be checked.
+        """Take the receive that gets an eager message; None if there is none, or the general path must check more.
 
-        No code of Python runs: while a frame is in its ring, a signal handler would read the same frame.
+        No Python code may run here. A signal handler would read the same frame again, since it is still in the ring.
         """
         cdef PyObject *found = PyDict_GetItemWithError(self._contexts, context)
         if found == NULL:
@@ -287,7 +287,7 @@ cdef class PeerBase:
         return queues.match(source, tag)
 
     cdef bint below_mark(self, int64_t length) noexcept:
-        """Owe the credit of an eager message, if it need not be returned at once; return True if so."""
+        """Add an eager message to the credit that this rank owes; return False if credit is due now instead."""
         if self._owed + length + OVERHEAD >= self._ackmark:
             return False
         self._owed += length + OVERHEAD
@@ -302,14 +302,14 @@ cdef class PeerBase:
         raise NotImplementedError
 
     cdef int spend(self, int64_t length) except -1:
-        """Return the credit of an eager message, in the next frame or in one of its own."""
+        """Return the credit of an eager message to its sender, with the next frame or in a frame of its own."""
         self._owed += length + OVERHEAD
         if self._owed >= self._ackmark:
             self._acknowledge()
         return 0
 
     def handle(self, header, payload):
-        """Handle a frame that is not an eager message for which a receive is posted. Its credit has been noted."""
+        """Handle a frame other than an eager message for which a receive is posted. Its credit has been noted."""
         raise NotImplementedError
 
     def emit(self, kind, tag=0, source=0, context=0, length=0, srqid=0, drqid=0):
@@ -325,7 +325,7 @@ cdef class PeerBase:
         raise NotImplementedError
 
     def copy_on(self, receive, memory, srqid, offer, filled):
-        """Copy the rest of a message that is on offer, in turn with other copies."""
+        """Copy the rest of a message that the peer offers, in turn with other copies."""
         raise NotImplementedError
 
     def _acknowledge(self):

@@ -1,8 +1,10 @@
-/* Objects that are plain and small, to msgpack and back: None, bool, int, float, str, and bytes, lists and dicts of them.
+/* Objects that are plain and small, to msgpack and back: None, bool, int, float, str, and bytes, lists and dicts of
+   them.
 
-   Both functions give up where anything is unusual: the codec in Python then does the whole, or says what is wrong. So
-   bytes of a peer are never an error here. They are in memory of the caller, which no one else can change meanwhile:
-   making a list or a dict may collect garbage, and so run any code. No code of Python runs while an object is packed. */
+   Both functions give up at anything unusual; the codec in Python then does the whole work, or raises the error. So
+   bytes of a peer are never an error here. The message is in memory of the caller that no other code can change
+   meanwhile: making a list or a dict may start a garbage collection, and so run any code. No code of Python runs while
+   an object is packed. */
 #pragma once
 #include <Python.h>
 #include <stdint.h>
@@ -23,8 +25,9 @@ static int plain_put(packed_t *p, uint8_t first, uint64_t number, int size) {
   return 1;
 }
 
-/* Write the head of what has a length: in the first byte below `short_end`, else in 1, 2 or 4 bytes after `longer`, whose
-   first is that with 2 bytes where `has_byte` is 0. */
+/* Write the head of an object of length `n`. A length below `short_end` is a part of the first byte. A greater one
+   follows in 1 byte after `longer` if `has_byte`, or in 2 bytes after `longer` + `has_byte`. Return 0 for a length
+   above 2 bytes, or if there is no room. */
 static int plain_head(packed_t *p, uint8_t first, Py_ssize_t short_end, uint8_t longer, int has_byte, Py_ssize_t n) {
   if (n < short_end) return plain_put(p, (uint8_t)(first | n), 0, 0);
   if (has_byte && n <= UINT8_MAX) return plain_put(p, longer, n, 1);
@@ -83,7 +86,7 @@ static int plain_atom(packed_t *p, PyObject *object) {
   return 0;
 }
 
-/* Write an object; return 0 if it is not plain, is nested deeper than `depth`, or has no room. */
+/* Write an object; return 0 if it is not plain, is nested deeper than `depth`, or does not fit. */
 static int plain_pack(packed_t *p, PyObject *object, int depth) {
   PyTypeObject *type = Py_TYPE(object);
   if (type == &PyDict_Type) {
@@ -117,8 +120,8 @@ static int plain_number(const uint8_t **at, const uint8_t *end, int size, uint64
 
 static PyObject *plain_unpack(const uint8_t **at, const uint8_t *end, int depth);
 
-/* The keys of dicts that were read last: most messages have the keys of others before them, and making a str, hashing it
-   and dropping it takes several times as long as this look-up. */
+/* A cache of the dict keys that were read last. Most messages have the same keys as earlier ones, and a look-up takes a
+   fraction of the time of making, hashing and dropping a str. */
 enum { PLAIN_KEYS = 256 };
 static PyObject *plain_keys[PLAIN_KEYS];
 
@@ -175,7 +178,8 @@ static PyObject *plain_span(const uint8_t **at, const uint8_t *end, uint64_t n, 
   return text ? PyUnicode_DecodeUTF8(data, n, "surrogatepass") : PyBytes_FromStringAndSize(data, n);
 }
 
-/* Return the object that begins at a place, and go behind it; NULL, perhaps with an exception, if that is not plain. */
+/* Return the object that begins at a place, and move the place behind the object. Return NULL, perhaps with an
+   exception, if the object is not plain. */
 static PyObject *plain_unpack(const uint8_t **at, const uint8_t *end, int depth) {
   uint64_t n;
   uint8_t first;
@@ -210,7 +214,7 @@ static PyObject *plain_unpack(const uint8_t **at, const uint8_t *end, int depth)
   return NULL;
 }
 
-/* Return the object that all these bytes are; NULL without an exception if they are no plain object. */
+/* Return the object that all these bytes encode; NULL without an exception if they encode no plain object. */
 static PyObject *plain_object(const uint8_t *at, Py_ssize_t nbytes) {
   const uint8_t *end = at + nbytes;
   PyObject *object = plain_unpack(&at, end, PLAIN_DEEPEST);

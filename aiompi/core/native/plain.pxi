@@ -10,7 +10,7 @@ cdef extern from "plain.h":
     PyObject *plain_object(const unsigned char *, Py_ssize_t) except? NULL
 
 cdef enum:
-    PLAIN = 1024  # bytes of a message up to which this is done here: beyond it the calls of a codec matter little
+    PLAIN = 1024  # most bytes of a message that is coded here: for longer ones the calls of a codec matter little
 
 
 cdef class PlainCodec:
@@ -27,7 +27,7 @@ cdef class PlainCodec:
         return [PyBytes_FromStringAndSize(<char *>message, nbytes)], nbytes
 
     cdef Py_ssize_t pack(self, obj, unsigned char *message) noexcept:
-        """Write the message of an object, of PLAIN bytes at most, and return its length; 0 if the object is not plain."""
+        """Write the message of an object in PLAIN bytes at most; return its length, 0 if the object is not plain."""
         cdef packed_t packed
         packed.at = message
         packed.end = message + (PLAIN if self._out_of_band > PLAIN else self._out_of_band)

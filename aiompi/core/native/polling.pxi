@@ -1,7 +1,7 @@
 # Looking for frames before a rank sleeps. `aiompi.core.pure.polling` has the same functions in Python.
 
 cdef enum:
-    WATCHED = 64  # rings that are looked at without the lock of the interpreter; with more of them it is kept
+    WATCHED = 64  # rings that are polled without the lock of the interpreter; for more rings the lock is kept
 
 #: budget of a wait for one request, which ends with the first frame: the others wait in the ring until receives are
 #: posted for them, which takes less time than to keep them as unexpected messages
@@ -49,7 +49,7 @@ cdef class RingPoller:
 
 
 def look(list pollers not None, looks, double seconds, bint single=False):
-    """Look at all pollers, and let the first one that has something to do be the last one the next time.
+    """Poll all pollers, and move the first one that has something to do to the end of the list for the next time.
 
     Args:
         looks: how often a poller looks that is not native.

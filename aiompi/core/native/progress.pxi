@@ -1,7 +1,7 @@
-# What operations need of their rank. `aiompi.core.pure.progress` has the same class in Python.
+# The part of a rank's progress that operations use. `aiompi.core.pure.progress` has the same class in Python.
 
 cdef class ProgressBase:
-    """The progress of one rank, as far as the common case of an operation needs it."""
+    """The progress of one rank: the part that operations use in the common case."""
 
     cdef public object driver, error, withholding, _dropped
     cdef public dict sends, assisted
@@ -17,7 +17,7 @@ cdef class ProgressBase:
         self.assisted = {}
 
     cdef bint calm(self) except -1:
-        """Return True if a receive has only to be posted, as far as this rank is concerned."""
+        """Return True if nothing in the state of this rank keeps a receive from simply being posted."""
         return not (self.error is not None or self.degraded or self.withholding or self._dropped)
 
     def turn_due(self):
@@ -29,7 +29,7 @@ cdef class ProgressBase:
 
 
 cdef bint needs_no_turn(object engine) except -1:
-    """Return True if a task may go on at once with a complete operation, in the usual case; else `turn_due` says it."""
+    """Return True if a task may go on at once with a complete operation; `turn_due` decides in rare cases."""
     if not isinstance(engine, ProgressBase) or (<ProgressBase>engine).stepping:
         return False
     if (<ProgressBase>engine).awaits >= AWAITS_PER_TURN or not (<ProgressBase>engine).driver.background:

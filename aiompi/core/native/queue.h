@@ -1,10 +1,10 @@
 /* Queues of receives and messages: hashed by their envelope, and in one order.
 
-   An entry is a part of the Python object that it stands for. The queue does not own that object: its user holds it, at
-   the place `index` of a list, so that Python's garbage collector sees it there.
+   An entry is a part of the Python object that it stands for. The queue does not own the object. The queue's user keeps
+   the object in a list, at the position `index`, where Python's garbage collector sees it.
 
-   Few entries are in one chain. With more of them there are more chains, and entries of one envelope are in the same
-   one. Chains are in the order of their entries. */
+   Few entries are in one chain. With more entries there are more chains, and entries with the same envelope are in the
+   same chain. Chains are in the order of their entries. */
 #pragma once
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ typedef struct {
   size_t mask, count;
   size_t kinds[4];  /* entries without wildcards, with any tag, with any source, with both */
   entry_t *first, *last;
-  entry_t *hint;    /* where an entry was last put back in the midst, NULL if it has left */
+  entry_t *hint;    /* the entry that was last put back between others; NULL if it has left */
 } queue_t;
 
 static inline void queue_init(queue_t *q) {
@@ -59,7 +59,7 @@ static inline void chain_append(chain_t *c, entry_t *e) {
   c->last = e;
 }
 
-/* Use more chains; without memory for them the queue goes on with what it has. */
+/* Use more chains; if there is no memory for them, the queue keeps the chains that it has. */
 static void queue_grow(queue_t *q) {
   size_t n = q->mask ? 4 * (q->mask + 1) : FIRST_CHAINS;
   chain_t *chains = calloc(n, sizeof *chains);
@@ -82,8 +82,8 @@ static inline void queue_append(queue_t *q, entry_t *e) {
   if (q->count > FEW && q->count > 2 * (q->mask + 1)) queue_grow(q);
 }
 
-/* Add an entry where its order belongs. Entries that are put back one after the other, the usual case, are found by the
-   hint. */
+/* Add an entry where its order belongs. The hint finds entries that are put back one after the other, which is the
+   usual case. */
 static void queue_insert(queue_t *q, entry_t *e) {
   if (!q->last || q->last->order <= e->order) {
     queue_append(q, e);

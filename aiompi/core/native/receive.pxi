@@ -1,10 +1,11 @@
-# What matching and the common case of a message need of a receive. `aiompi.core.pure.receive` has the same in Python.
+# The part of a receive that matching and messages of the common case use. `aiompi.core.pure.receive` has the same in
+# Python.
 
 cdef size_t SHORT = 16 * 1024  # bytes up to which a message is never decoded in steps
 
 
 cdef class PostedReceive(Request):
-    """A receive, as far as matching and the common case of a message need it."""
+    """A receive: the part that matching and messages of the common case use."""
 
     cdef entry_t entry
     cdef bint posted, plain
@@ -15,7 +16,7 @@ cdef class PostedReceive(Request):
     cdef public long long peer_rank
     cdef public uint64_t length, note
     cdef public int source, tag
-    # where a message of just the right length is unpacked, if it comes in one piece
+    # the items into which a message of exactly the right length is unpacked, if it comes in one piece
     cdef Items items
     cdef int64_t count
     cdef public bint stays, unpacks
@@ -134,7 +135,7 @@ cdef class PostedReceive(Request):
         return 0
 
     cdef int fill(self, int source, int tag, const char *data, Py_ssize_t nbytes) except -1:
-        """Take a whole message, whose bytes are valid only during the call, into memory without gaps."""
+        """Take a whole message into memory without gaps. The bytes of `data` are valid only during the call."""
         self.source, self.tag, self.length = source, tag, nbytes
         if self._memory is not None and type(self._memory) is not Span and view_released(self._memory):
             raise ValueError("the memory of a receive was released")
@@ -167,7 +168,7 @@ cdef class PostedReceive(Request):
     # What is rare; see `aiompi.engine.receive.Receive`.
 
     def resume(self):
-        """Be incomplete again: a message has come for a receive that a failure had interrupted."""
+        """Become incomplete again, because a message has come for a receive that a failure had interrupted."""
         raise NotImplementedError
 
     def out_of_memory(self, source, tag, length):

@@ -1,4 +1,5 @@
-/* The records of a traced rank, and the place in the program of a call. aiompi/core/pure/recorder.py has the layout. */
+/* The records of a traced rank, and the place in the program from which a call comes. aiompi/core/pure/recorder.py has
+   the layout of the records. */
 
 #ifndef AIOMPI_RECORDER_H
 #define AIOMPI_RECORDER_H
@@ -17,7 +18,8 @@ typedef struct {
   uint32_t unused;
 } record_t;
 
-/* A place in the program: the code of the library that it calls, its own code and instruction, and those of its caller. */
+/* A place in the program: the called code of the library, the code and instruction that call it, and the caller of that
+   code with its instruction. */
 typedef struct {
   PyObject *called, *code, *caller;
   int instruction, from;
@@ -54,7 +56,7 @@ static inline int recorder_same(const site_t *a, const site_t *b) {
          a->from == b->from;
 }
 
-/* The frame that runs, a new reference; NULL without an error if there is none. */
+/* Return a new reference to the frame that runs; NULL without an error if there is none. */
 static inline PyObject *recorder_frame(void) {
   PyFrameObject *frame = PyEval_GetFrame();
   Py_XINCREF(frame);

@@ -55,8 +55,8 @@ cdef int WAY_FAILED = _WAY_FAILED
 cdef class Recorder:
     """Writes a record of each operation into a ring of records.
 
-    Other processes can map the file, and a call of Python may close the recorder. So the number of records is kept here,
-    and a record is looked for after all calls of Python.
+    Other processes can map and change the file, so this object keeps the number of records itself. A call of Python may
+    close the recorder, so a record is looked up only after all such calls.
     """
 
     cdef Py_buffer _view
@@ -66,7 +66,7 @@ cdef class Recorder:
     cdef uint64_t _head, _room, _mask
     cdef site_t *_sites
     cdef code_t *_codes
-    cdef dict _kinds  # address of a code -> the code and its kind: all that the tables refer to
+    cdef dict _kinds  # address of a code -> the code and its kind, for all codes to which the tables refer
     cdef dict _places
     cdef readonly object memory, naming
     cdef public int word
@@ -191,7 +191,7 @@ cdef class Recorder:
         return handle
 
     cdef record_t *find(self, uint64_t handle) noexcept:
-        """Return the record of a handle; NULL if a later one has overwritten it."""
+        """Return the record of a handle; NULL if a later record has overwritten it."""
         if not self._open or not handle or self._head - handle > self._mask:
             return NULL
         return &self._records[(handle - 1) & self._mask]
@@ -282,7 +282,7 @@ cdef class Recorder:
         if record == NULL:
             return 0
         if request._done:
-            record.end = record.begin + 1  # at once: another look at the clock would take as long as the rest
+            record.end = record.begin + 1  # sent at once: to read the clock again would take as long as the rest
         else:
             request.traced = handle
             if in_ring and isinstance(request, SendBase) and (<SendBase>request).released:
@@ -305,7 +305,7 @@ cdef int note_end(Request request) except -1:
 
 
 cdef int shown(number) except? -1:
-    """Return a rank or a tag to be shown; -1 for one that no call accepts, which the call itself reports."""
+    """Convert a rank or a tag for a record; return -1 for an invalid one, which the call itself reports."""
     cdef int overflow = 0
     cdef long long value
     if not isinstance(number, int):

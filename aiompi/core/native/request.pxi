@@ -10,8 +10,8 @@ cdef class Request:
     """An operation in progress; the call that returned it has started it.
 
     `await request` waits for it and returns its result. Cancelling the awaiting task does not cancel the operation:
-    await it again, or `cancel` it. A request also has the methods of `asyncio.Future` that `asyncio.wait` and done
-    callbacks need.
+    await the request again, or `cancel` it. A request also has the methods of `asyncio.Future` that `asyncio.wait` and
+    done callbacks need.
     """
 
     cdef public object _engine, _error, _value, _callbacks, _waiter
@@ -30,11 +30,11 @@ cdef class Request:
 
     @property
     def operation(self):
-        """The operation in progress: the request itself, or for a request that belongs to an await what it awaits."""
+        """The operation in progress: the request itself, or for an `AwaitableCall` the request that it awaits."""
         return self
 
     def describe(self, call, comm=None, partner=None, tag=None):
-        """Note what `repr` says: the call, such as "recv from", its communicator, and the envelope if it has one.
+        """Note the words of `repr`: the call, such as "recv from", its communicator, and its envelope if it has one.
 
         Args:
             comm: is asked for its `label` when the text is made.
@@ -52,7 +52,7 @@ cdef class Request:
         return _in_words(self._call, self._comm, partner, None if self._tag == ABSENT else self._tag)
 
     def done(self):
-        """Return True if the operation is complete: it has succeeded or failed, or was cancelled."""
+        """Return True if the operation is complete: it has succeeded, has failed, or was cancelled."""
         return self._done
 
     def cancelled(self):
@@ -75,7 +75,7 @@ cdef class Request:
         return self._error
 
     def unseen_error(self):
-        """Return the error of the completed operation, None if `result` or `exception` has reported it already."""
+        """Return the error of the completed operation; None if `result` or `exception` has already reported it."""
         return None if self._error_seen else self._error
 
     cdef object plain_result(self):
@@ -95,13 +95,13 @@ cdef class Request:
         return self.plain_result()
 
     def outcome(self):
-        """Return `result`, but None in place of a Status, for callers that use `status` if they need it."""
+        """Return `result`, but None in place of a Status: the callers read `status` if they need it."""
         value = self.result()
         return None if isinstance(value, Status) else value
 
     @property
     def status(self):
-        """The status of the completed operation; the empty status for a send (section 3.7.3)."""
+        """The status of the completed operation; for a send, the empty status (section 3.7.3)."""
         return Status.of(cancelled=self._cancelled)
 
     def cancel(self):
@@ -115,7 +115,7 @@ cdef class Request:
     def free(self):
         """Free the request (MPI_Request_free, section 3.7.3): the operation completes by itself.
 
-        No call can report an error of it any more, so an error ends the job (section 2.7).
+        No call can report an error of the operation any more, so an error ends the job (section 2.7).
         """
         self._engine.disown(self)
 
@@ -123,7 +123,7 @@ cdef class Request:
         """Call `callback(request)` in a later turn of the driver, once the request is complete.
 
         Args:
-            context: the context to run it in; a copy of the current one by default.
+            context: the context in which the callback runs; a copy of the current one by default.
         """
         soon = _Soon(callback, copy_context() if context is None else context)
         if self._done:
@@ -139,7 +139,7 @@ cdef class Request:
         return len(before) - len(kept)
 
     def when_done(self, callback):
-        """Call back inside the call that completes the request, which must not be complete yet."""
+        """Call `callback` inside the call that completes the request. The request must not be complete yet."""
         if self._callbacks is None:
             self._callbacks = [callback]
         else:
@@ -189,17 +189,17 @@ cdef class Request:
         return 0
 
     def attend(self):
-        """Make progress by itself from now on; only requests that `begin` has returned do not do so yet."""
+        """Make progress without further calls from now on. Only requests that `begin` has returned need this call."""
 
     def follow(self, int place):
-        """Return the request for which the program waits in place of this one; None if it waits for this one itself.
+        """Return the request that the program waits for in place of this one; None if it waits for this one itself.
 
         `place` is the number of the place that waits.
         """
         return None
 
     def spin(self):
-        """Wait for a short while before the driver does; return True if the operation is complete."""
+        """Poll for a short while before the driver waits; return True if the operation is complete."""
         return self._done
 
     def withdraw(self):
@@ -207,25 +207,25 @@ cdef class Request:
         self.cancel()
 
     def outlives_await(self):
-        """Return True if the operation goes on when its call is never awaited; a receive is withdrawn then."""
+        """Return True if the operation goes on though its call is never awaited; a receive does not."""
         return True
 
     def lost_message_error(self):
-        """Return the error of a message that `withdraw` could not give back and that is lost; None if there is none.
+        """Return the error of a message that is lost because `withdraw` could not give it back; None if none is lost.
 
         None also if the error has been reported. The caller reports what this returns.
         """
         return None
 
     def quiescent(self):
-        """Return True if no other process writes into the memory of the operation; none will begin to from now on."""
+        """Return True if no other process writes into the operation's memory, now or later."""
         return True
 
     def settle(self):
         """Wait until the operation can be withdrawn at once.
 
-        An error that interrupts this, such as another cancellation, is raised at the end, since the caller must not use
-        the memory before.
+        An error that interrupts this wait, such as another cancellation, is raised when the wait is over, because the
+        caller must not use the memory earlier.
         """
         interrupt = None
         while not self.quiescent():
@@ -244,7 +244,7 @@ cdef class Request:
                 interrupt = None  # the error refers to its frames, which must not refer to the error
 
     def suspend(self):
-        """Wait for completion: inside a schedule by yielding the request to it, elsewhere as the driver waits."""
+        """Wait for completion. A schedule waits by yielding the request; other code waits as the driver does."""
         engine = self._engine
         if engine.stepping:
             yield self

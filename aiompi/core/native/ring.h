@@ -1,8 +1,8 @@
-/* A ring of frames: one direction between two processes, one of which writes and the other of which reads.
+/* A ring of frames: one direction between two processes, the writer and the reader.
 
-   Positions count bytes since the beginning and never return; the place of a byte is its position modulo the size of
-   the ring, a power of two. A frame begins at a multiple of LINE: a header (as in aiompi.wire.frame, 48 bytes), and its
-   payload behind it. The kind in the header is a word of 32 bits:
+   A position is the number of bytes before it since the beginning, and never decreases. The place of a byte is its
+   position modulo the size of the ring, which is a power of two. A frame begins at a multiple of LINE with a header of
+   48 bytes (see aiompi.wire.frame), which the payload follows. The kind in the header is a word of 32 bits:
 
    | kind          | meaning                                                                        |
    |---------------|--------------------------------------------------------------------------------|
@@ -14,32 +14,39 @@
 
    The reader polls the kind where the next header will be, so a frame with up to 16 bytes is one cache line.
 
-   Which end writes which word, and the order that each needs (C11; W the writer, R the reader of the ring):
+   Each of the following words has one end that stores it, and a memory order of C11. W is the writer of the ring, R its
+   reader:
 
-   kind       W, release, when header and payload are there (of a streamed frame the header and a part). R, acquire: so
-              it sees them. Before that, W has stored 0 as the kind of the header behind this frame, so R, which looks
-              there only after this frame, never sees a kind of an earlier lap. That header lies in room that R has
-              given back.
-   written    W, release, after each part of a streamed payload: the position up to which it is there. R, acquire. It is
-              stored before the kind of its frame, so that R, which has seen the kind, sees no position of an earlier
-              frame. Behind the last part it also publishes the 0 of the header that follows.
-   tail       R, release, after its last load from what it gives back; W, acquire, before it writes there again. Always
-              a multiple of LINE. R stores it for every eighth of the ring, when W wants room, and before it sleeps.
-   watching   R, relaxed: the number of its current sleep, 0 if it is awake. W looks after what it has published.
-   wanting    W, relaxed: the number of its last wait for room. R looks when it has read, and before it sleeps.
-   granted    R, release; W, acquire: bytes of credit that R has granted, beside what frames tell. It publishes nothing.
-   reads      R, relaxed: 1 if it may read the memory of W by the kernel. A hint.
+   kind       W stores it (release) when header and payload are written; for a streamed frame, when the header and a
+              part are written. R loads it (acquire), and so sees them. Earlier, W has stored 0 as the kind of the next
+              header, in room that R has given back. R looks at the next header only after this frame, and so never
+              finds the kind of an earlier lap there.
+   written    W stores it (release) after each part of a streamed payload: the position up to which the payload is
+              written. R loads it (acquire). W stores it before the kind of its frame, so that R, once it has seen the
+              kind, finds no position of an earlier frame. The store for the last part also publishes the 0 in the next
+              header.
+   tail       R stores it (release) after its last load from the room that it gives back. W loads it (acquire) before it
+              writes there again. It is a multiple of LINE. R stores it for every eighth of the ring, when W wants room,
+              and before R sleeps.
+   watching   R stores it (relaxed): the number of its current sleep, 0 if R is awake. W looks at it after each
+              publication.
+   wanting    W stores it (relaxed): the number of its last wait for room. R looks at it after it has read, and before
+              it sleeps.
+   granted    R stores it (release): bytes of credit that R has granted besides those in frames. W loads it (acquire).
+              It publishes no other word.
+   reads      R stores it (relaxed): 1 if R may read the memory of W by the kernel. It is a hint.
    retracted, done, claims: see copy.h.
 
-   No end sleeps while the other believes it awake. One that is about to sleep stores `watching` (or `wanting`), passes a
-   sequentially consistent fence and looks at the kind (or the tail) once more. One that moves these stores them, passes
-   such a fence and looks at `watching` (or `wanting`). Of two such fences one is first in their single order; the loads after
-   the other one see what was stored before the first. So at least one end sees what the other has stored. A sleep has
-   a number, and an end is woken once per number.
+   Neither end sleeps while the other end takes it to be awake. An end that is about to sleep stores `watching` (or
+   `wanting`), passes a sequentially consistent fence and looks at the kind (or the tail) once more. An end that moves
+   the kind (or the tail) stores it, passes such a fence and looks at `watching` (or `wanting`). The two fences have a
+   single order. The loads after the second fence see the stores before the first one. So at least one end sees the
+   store of the other. A sleep has a number, and an end is woken once per number.
 
-   Neither end believes the other. Each position that the other one has stored is copied to a local variable, checked
-   against the own position, and then used. All places are taken modulo the size that was agreed when the memory was
-   mapped. So whatever the other one writes, nothing outside of the ring is touched, and a function returns WRONG. */
+   Neither end trusts the other. An end copies each position that the other end has stored to a local variable, checks
+   the copy against its own position, and then uses the copy. All places are taken modulo the size that was agreed when
+   the memory was mapped. So whatever the other end stores, no function touches memory outside of the ring; it returns
+   WRONG. */
 #pragma once
 #include "atomics.h"
 #include <errno.h>
@@ -52,14 +59,14 @@ enum {
   LINE = 64,
   HEADER = 48,
   WHOLE = 131072,   /* bytes of payload up to which a frame is written as a whole */
-  STEP = 16384,     /* bytes of a streamed payload that are published at once; a longer message is streamed */
+  STEP = 16384,     /* bytes of a streamed payload that are published at a time; a longer message is streamed */
   SKIP = 255,
   STREAMED = 0x100,
   EXPOSED = 0x200,
   PIECES = 64,      /* pieces of an exposed message */
   DIRECTION = 1024, /* bytes from the words of one direction to those of the other */
-  LOOKS = 200,      /* looks for the next part of a payload, which takes some microseconds to write */
-  CRUMB = 4096,     /* bytes of a part that are worth these looks again: a writer of single bytes would hold its reader */
+  LOOKS = 200,      /* polls for the next part of a payload; to write one takes some microseconds */
+  CRUMB = 4096,     /* bytes of a part after which LOOKS begins again: single bytes must not hold the reader */
 };
 enum { WRONG = -1 };
 /* no payload is longer, so that sums of positions do not overflow */
@@ -74,7 +81,7 @@ typedef struct {
 } header_t;
 _Static_assert(sizeof(header_t) == HEADER, "the header of aiompi.wire.frame");
 
-/* Words that different ends write, or that change at different times, are in different lines. */
+/* Words that different ends write, or that change at different times, are in different cache lines. */
 typedef struct {
   uint64_t written __attribute__((aligned(LINE)));
   uint64_t wanting __attribute__((aligned(LINE)));
@@ -114,10 +121,10 @@ typedef struct {
   int bell;          /* eventfd that wakes the writer */
 } reader_t;
 
-/* Wake the other end. It never reads its bell, whose counter is not 0 (see aiompi.driver.doorbells): there is always room
-   for 0, so that this never waits, whatever the other end writes to the counter and sets of the flags. (Only if it has the
-   kernel add to the largest counter that can be written, at the end of asynchronous I/O, there is none. A process that
-   wants that could as well stop this one.) */
+/* Wake the other end by adding 0 to the counter of its eventfd. No end reads the counter, which is never 0 (see
+   aiompi.driver.doorbells). So adding 0 always finds room, and never waits, whatever counter and flags the other end
+   sets. (The exception is a counter above the largest value that can be written, which the kernel reaches at the end of
+   asynchronous I/O. A process that causes this could as well stop this one.) */
 static inline void ring_bell(int bell) {
   uint64_t nothing = 0;
   while (write(bell, &nothing, sizeof nothing) < 0 && errno == EINTR) {}
@@ -150,7 +157,7 @@ static int writer_refresh(writer_t *w) {
   return 0;
 }
 
-/* Return 1 if a frame may end at a position, with room for the kind of the next one; 0 if there is no room. */
+/* Return 1 if there is room for a frame up to a position, and for the kind of the next frame; 0 if there is none. */
 static inline int writer_fits(writer_t *w, uint64_t after) {
   if (after + LINE <= w->limit) return 1;
   if (writer_refresh(w) < 0) return WRONG;
@@ -165,8 +172,8 @@ static inline int64_t writer_room(writer_t *w) {
   return room < rest ? room : rest;
 }
 
-/* Find the place of a frame of `nbytes` bytes with its header, in one piece: 1 if there is one, 0 if there is no room.
-   A frame that fits nowhere before the end of the ring goes to its beginning. */
+/* Find the place of a frame of `nbytes` bytes with its header, in one piece. Return 1 if there is room, 0 if there is
+   none. A frame that does not fit before the end of the ring goes to the beginning of the ring. */
 static int writer_reserve(writer_t *w, uint64_t nbytes, char **place) {
   uint64_t at = w->head & w->mask;
   int fits;
@@ -206,7 +213,7 @@ static int writer_begin(writer_t *w, const header_t *h) {
   return 1;
 }
 
-/* Write a part of a streamed payload, for which there is room; `last` if it is the last one. */
+/* Write a part of a streamed payload, for which there is room; `last` marks the last part. */
 static inline void writer_part(writer_t *w, uint32_t kind, const char *from, uint64_t nbytes, int last) {
   memcpy(w->memory + (w->head & w->mask), from, nbytes);
   uint64_t end = w->head + nbytes;
@@ -219,7 +226,8 @@ static inline void writer_part(writer_t *w, uint32_t kind, const char *from, uin
   }
 }
 
-/* Write a piece of a streamed payload for which `writer_reserve` has found room, whatever the reader says since then. */
+/* Write a piece of a streamed payload for which `writer_reserve` has found room, whatever position the reader has
+   stored since then. */
 static inline void writer_piece(writer_t *w, uint32_t kind, const char *from, uint64_t nbytes, int last) {
   for (uint64_t part; nbytes; from += part, nbytes -= part) {
     part = nbytes < STEP ? nbytes : STEP;
@@ -227,7 +235,7 @@ static inline void writer_piece(writer_t *w, uint32_t kind, const char *from, ui
   }
 }
 
-/* Wake the reader if it sleeps, after something was published; return 1 if it did. */
+/* Wake the reader if it sleeps, after something was published; return 1 if it slept. */
 static inline int writer_wake(writer_t *w) {
   FENCE();
   uint64_t wait = LOAD_RELAXED(&w->words->watching);
@@ -237,9 +245,9 @@ static inline int writer_wake(writer_t *w) {
   return 1;
 }
 
-/* Write as much of a piece of a streamed payload as there is room for; return the number of bytes, or WRONG. A reader that
-   sleeps is woken by the caller, when all that can be written is there: earlier, it would take the core of its writer
-   where they share one. */
+/* Write as much of a piece of a streamed payload as there is room for; return the number of bytes written, or WRONG.
+   The caller wakes a sleeping reader after all writing: on a shared core, a reader that wakes earlier would take the
+   core from its writer. */
 static int64_t writer_stream(writer_t *w, uint32_t kind, const char *from, uint64_t nbytes, int last) {
   uint64_t done = 0;
   while (done < nbytes) {
@@ -254,7 +262,7 @@ static int64_t writer_stream(writer_t *w, uint32_t kind, const char *from, uint6
   return done;
 }
 
-/* Begin to wait for room, after there was none; return 0 if the reader has given some back meanwhile. */
+/* Begin to wait for room; return 0 if the reader has given back room meanwhile. */
 static int writer_want(writer_t *w) {
   uint64_t before = w->limit;
   STORE_RELAXED(&w->words->wanting, ++w->wait);
@@ -281,9 +289,9 @@ static inline void reader_advance(reader_t *r, uint64_t tail) {
   if (tail - r->told > r->size / 8) reader_tell(r);
 }
 
-/* Wake the writer if it waits for room and there is more than when it was last woken; return 1 if so. A writer that
-   has begun to wait since then, and has not seen that room, is woken by the same bell, which was rung after `tail` was
-   stored. So two ends that wait for each other's progress do not wake each other for nothing. */
+/* Wake the writer if it waits for room, and there is more room than at its last wake-up. Return 1 if this end rang the
+   bell. A writer that has begun to wait since then without seeing that room needs no second bell: the first was rung
+   after `tail` was stored. So two ends that wait for each other's progress do not wake each other for nothing. */
 static inline int reader_answer(reader_t *r) {
   uint64_t wait = LOAD_RELAXED(&r->words->wanting);
   if (__builtin_expect(wait == r->answered, 1)) return 0;
@@ -295,7 +303,8 @@ static inline int reader_answer(reader_t *r) {
   return 1;
 }
 
-/* Bytes of a streamed payload that are there, in one piece; WRONG if its writer cannot be where it says that it is. */
+/* Return the bytes of a streamed payload that can be read in one piece; WRONG if the writer's position is impossible.
+   */
 static inline int64_t reader_there(reader_t *r) {
   uint64_t written = LOAD_ACQUIRE(&r->words->written);
   if (written < r->tail || written - r->tail > r->size) return WRONG;
@@ -310,8 +319,9 @@ static inline int reader_pending(reader_t *r) {
   return LOAD_RELAXED(kind_at(r->memory, r->tail & r->mask)) != 0;
 }
 
-/* Copy bytes of a streamed payload that are there, and look for more, a limited number of times; return the number, or
-   WRONG. Without memory to copy to they are dropped. The last bytes of the payload move the reader behind the frame. */
+/* Copy the bytes of a streamed payload that are there, and poll for more a limited number of times. Return the number
+   of bytes copied, or WRONG. Without memory to copy to they are dropped. The last bytes of the payload move the reader
+   behind the frame. */
 static int64_t reader_stream(reader_t *r, char *to, uint64_t nbytes) {
   uint64_t done = 0;
   for (int looks = LOOKS; done < nbytes;) {
@@ -352,8 +362,8 @@ static inline void reader_wake(reader_t *r) {
   STORE_RELAXED(&r->words->watching, 0);
 }
 
-/* Look at the next frame. Return 0 if there is none, 1 with its header and the place of its payload, or WRONG. The
-   header is a copy, and the kind in it has may be any number but 0 and 255. */
+/* Look at the next frame. Return 0 if there is none; 1, the frame's header and the place of its payload if there is
+   one; or WRONG. The header is a copy, and the kind in it may be any number but 0 and 255. */
 static inline int reader_next(reader_t *r, header_t *h, const char **payload) {
   for (;;) {
     char *place = r->memory + (r->tail & r->mask);
@@ -370,7 +380,7 @@ static inline int reader_next(reader_t *r, header_t *h, const char **payload) {
   }
 }
 
-/* Return 1 if a frame with so many bytes of payload can be at the tail as a whole. */
+/* Return 1 if a frame at the tail can have `nbytes` bytes of payload in one piece. */
 static inline int reader_holds(const reader_t *r, uint64_t nbytes) {
   return nbytes <= r->whole && (r->tail & r->mask) + HEADER + nbytes <= r->size;
 }
@@ -390,7 +400,7 @@ static inline double seconds_now(void) {
   return now.tv_sec + 1e-9 * now.tv_nsec;
 }
 
-/* Look until there is something to read in one of the rings, or room in one, and return 1; 0 after some seconds. */
+/* Poll until one of the rings has something to read, or room to write, and return 1; return 0 after `seconds`. */
 static int rings_watch(const watched_t *watched, size_t count, double seconds) {
   double end = seconds_now() + seconds;
   do {

@@ -1,13 +1,14 @@
-# The two rings of a pair of ranks, in one segment of shared memory. ring.h has the layout, and why it is right.
+# The two rings of a pair of ranks, in one segment of shared memory. ring.h has the layout, and the reasons why it is
+# correct.
 
-# bytes that can be read in the time that a frame takes beside its payload
+# cost of a frame beside its payload: the number of bytes that are read in the same time
 cdef enum:
     FRAME_COST = 4096
     FIRST_PAYLOAD = 1     # kinds of frames that have a payload: these and DATA (see aiompi.wire.frame)
     LAST_PAYLOAD = 3
     DATA = 7
     GIL_FREE = 131072     # bytes of a copy for which the lock of the interpreter is released
-    LONG_PIECE = 8192     # bytes that the pieces of an exposed message have on average: each takes calls of the system
+    LONG_PIECE = 8192     # least average bytes of the pieces of an exposed message: each piece takes system calls
     AT_ONCE = 4194304     # bytes that are copied between processes before the event loop gets a turn
     RING_PREFIX = 4096    # bytes of a segment before its rings
     RING_LAYOUT = 3       # number of this layout: ranks with another one do not share memory
@@ -45,7 +46,7 @@ cdef class Outgoing:
         return self.rest
 
     def copy(self):
-        """Copy what has not been written, so that its owner may change its memory."""
+        """Copy the bytes that are not written yet, so that the program may change its memory."""
         cdef list kept = self.pieces[:self.index]
         self.pieces = kept + [bytes(piece) for piece in self.pieces[self.index:]]
 
@@ -68,12 +69,12 @@ cdef class Ring:
     cdef Py_buffer _segment
     cdef bint _held, _busy
     cdef object _landing
-    cdef bytearray _early  # what a signal handler reads of a payload for which there is no landing yet
+    cdef bytearray _early  # bytes of a payload that a signal handler has read before there was a landing for them
     cdef readonly uint64_t size
     cdef readonly bint stopped
     cdef public PeerProcess process  # the peer's
     cdef public bint queued  # True while frames wait for room: none may overtake them
-    cdef public uint64_t exposed_from  # bytes beyond which the peer is to copy a message from memory of this rank
+    cdef public uint64_t exposed_from  # bytes beyond which the peer copies a message from the memory of this rank
     cdef bint _exposing  # True if that has ever been so
     cdef readonly uint64_t rings  # how often the peer was woken
 
@@ -143,7 +144,7 @@ cdef class Ring:
         return 1
 
     def put(self, bytes header not None, payload):
-        """Write a short frame as a whole, and wake a peer that sleeps; return False if that is impossible now.
+        """Write a short frame as a whole, and wake the peer if it sleeps; return False if there is no room now.
 
         Raises:
             RemoteProtocolError: the peer has written nonsense; the connection must be closed. So do the methods below.
@@ -158,11 +159,11 @@ cdef class Ring:
         return self.write_whole(&h, h.kind, payload, nbytes) == 1
 
     cpdef bint exposes(self, uint64_t pieces, uint64_t nbytes) noexcept:
-        """Return True if the peer is to copy a message in so many pieces from the memory of this rank."""
+        """Return True if the peer is to copy a message of so many pieces from the memory of this rank."""
         return nbytes > self.exposed_from and pieces <= PIECES and nbytes >= pieces * LONG_PIECE and self.peer_copies
 
     def expose(self, bytes header not None, payload):
-        """Write the frame of a message which the peer is to copy from its pieces; return False if that is impossible.
+        """Write the frame of a message whose pieces the peer is to copy; return False if that is impossible.
 
         The pieces must stay where they are until `retract`, or until the peer has answered.
         """
@@ -178,7 +179,7 @@ cdef class Ring:
         return found == 1
 
     cdef bint describe(self, payload, exposed_t *table) except -1:
-        """Write down where a message is; return False if it has too many pieces, or none."""
+        """Write down where the pieces of a message are; return False if there are too many pieces, or none."""
         cdef Py_buffer view
         cdef size_t count = 0
         for piece in payload:
@@ -194,7 +195,7 @@ cdef class Ring:
         return 0 < count <= PIECES and table.nbytes <= self.out.whole
 
     cdef int put_exposed(self, header_t *header, exposed_t *table) except? -1:
-        """Write the frame of a message that is exposed; return 0 if there is no room, -1 if the peer has written nonsense."""
+        """Write the frame of an exposed message; return 0 if there is no room, -1 if the peer has broken the ring."""
         cdef char *place
         cdef int found = writer_reserve(&self.out, HEADER + table.nbytes, &place)
         if found <= 0:
@@ -207,7 +208,7 @@ cdef class Ring:
         return 1
 
     def write(self, Outgoing frame not None, int64_t budget):
-        """Write as much of a frame as there is room for, and up to `budget` bytes; return the number of bytes."""
+        """Write as much of a frame as there is room for, and at most `budget` bytes; return the bytes written."""
         cdef header_t h
         cdef int found
         cdef int64_t nbytes
@@ -277,7 +278,7 @@ cdef class Ring:
         return nbytes
 
     def want(self):
-        """Begin to wait for room, after there was none; return False if the peer has made some meanwhile."""
+        """Begin to wait for room; return False if the peer has given back room meanwhile."""
         cdef int waits = writer_want(&self.out)
         if waits < 0:
             raise self.wrong_reader()
@@ -331,12 +332,12 @@ cdef class Ring:
         return reader_pending(&self.inn) == 1
 
     def grant(self, uint64_t nbytes):
-        """Grant the peer so many bytes of credit more, which it sees when it looks."""
+        """Grant the peer more bytes of credit, which the peer finds when it looks."""
         self.inn.granted += nbytes
         STORE_RELEASE(&self.inn.words.granted, self.inn.granted)
 
     def copies(self):
-        """Tell the peer that this rank can copy from the memory of its process."""
+        """Tell the peer that this rank can copy from the peer's memory."""
         STORE_RELAXED(&self.inn.words.reads, 1)
 
     def watch(self):
@@ -348,10 +349,11 @@ cdef class Ring:
 
         Args:
             sink: see `aiompi.wire.frame.Sink`.
-            budget: bytes to read; each frame, and each part that is read of one, costs FRAME_COST more.
+            budget: bytes to read. Each frame costs FRAME_COST more, and so does each part of a frame that is read
+                alone.
 
         Returns:
-            What is left of the budget: more than 0 if all has been read that was there at the beginning.
+            The rest of the budget. It is more than 0 if all frames that were there at the beginning have been read.
         """
         cdef header_t header
         cdef const char *payload
@@ -401,7 +403,7 @@ cdef class Ring:
         return FRAME_COST
 
     cdef int64_t receive_parts(self, PeerBase peer, header_t *h, int64_t nbytes) except -1:
-        """Copy a short message to the receive that it matches, while its parts come; return its cost.
+        """Copy a short streamed message to its matching receive while the parts arrive; return the cost.
 
         Until it is whole, no code of Python runs.
         """
@@ -443,12 +445,12 @@ cdef class Ring:
         return FRAME_COST + nbytes
 
     cdef int begin(self, sink, PostedReceive receive, header_t *h, bytearray early, int64_t filled) except -1:
-        """Ask for the landing of a streamed payload, and put there what has been read meanwhile.
+        """Ask for the landing of a streamed payload, and copy the bytes there that have been read meanwhile.
 
         Args:
             receive: the receive that is matched; None if the landing depends on matching.
-            early: bytes that have been read, and are not in their place yet.
-            filled: bytes that have been read before them, to the memory of the receive.
+            early: bytes that have been read and are to be copied to the landing.
+            filled: bytes before these that are already in the memory of the receive.
         """
         self._early = early
         try:
@@ -497,7 +499,7 @@ cdef class Ring:
             if h.kind == EAGER:
                 receive = peer.matched(h.context, h.source, h.tag)
             if receive is not None and not (receive.unpacks or receive._done) and peer.below_mark(nbytes):
-                # The payload is copied from the ring before anything else runs, and given back only then.
+                # The payload is copied from the ring before anything else runs. Only then is its room given back.
                 self.inn.tail = after
                 receive.note = h.drqid
                 receive.fill(h.source, h.tag, payload, nbytes)
@@ -567,7 +569,7 @@ cdef class Ring:
         return h.length if h.length < 1 << 30 else 1 << 30  # it may have been copied at once
 
     cdef uint64_t fill(self, sink, uint64_t most) except? -1:
-        """Copy a part of a streamed payload to its place; return the number of bytes."""
+        """Copy a part of a streamed payload to its place; return the number of bytes copied."""
         cdef Py_buffer view
         cdef uint64_t nbytes
         cdef int64_t done
@@ -604,7 +606,7 @@ cdef class Ring:
         if done < 0:
             raise self.wrong_writer()
         if done:
-            landing.filled += done  # in no function of Python, where a signal handler could run, and read on or raise
+            landing.filled += done  # no Python function runs here: a signal handler could read on or raise in it
         if done and not self.inn.missing:
             self._landing = None
             landing.advance(0)

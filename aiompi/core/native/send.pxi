@@ -1,7 +1,7 @@
 # What the common case of a long message needs of a send. `aiompi.core.pure.send` has the same class in Python.
 
 cdef class SendBase(Request):
-    """A message that is being sent, as far as the common case needs it."""
+    """A message that is being sent: the part that the common case uses."""
 
     cdef public object peer, payload
     cdef public uint64_t nbytes, srqid, context

@@ -1,40 +1,45 @@
-/* Slots: what each rank of a communicator shows all others, in memory that it alone writes and that they map.
+/* Slots: the contributions of each rank of a communicator, in memory that the rank alone writes and all other ranks
+   map.
 
-   The members make the same calls in the same order, and number them from 1. In each call a rank posts: it writes what it
-   contributes, if anything, into the cell of that number, of which there are 16, and then stores the number. Then it waits
-   for those members only whose contribution it needs: all of them in a barrier, the root in a broadcast, nobody at its
-   root. What a rank has posted in a call also says that it has read all that it needs of earlier ones.
+   The members make the same calls in the same order, and number the calls from 1. In each call a rank posts: it writes
+   its contribution, if it has one, into one of its 16 cells, which the number chooses, and then stores the number in
+   the cell. Then the rank waits for the members whose contributions it needs: in a barrier for all, in a broadcast for
+   the root, and at the root for nobody. By posting, a rank also says that it has read all that it needs of earlier
+   calls.
 
-   So the cell of call n - 16 may be written again once all have posted in a call after it. A rank looks for that in every
-   eighth call only: when all have posted in call n - 8, they have done with calls up to n - 9, and the cells of n to n + 7
-   are free. A contribution that is longer than a cell is in one of two places behind the cells, which are written again
-   when all have posted in a call after the one that it was for.
+   So the cell of call n - 16 may be written again once all have posted in a later call. A rank checks this in every
+   eighth call only: when all have posted in call n - 8, they have finished the calls up to n - 9, and the cells of
+   calls n to n + 7 are free. A contribution that is longer than a cell goes to one of two places behind the cells. A
+   place is written again when all have posted in a call after the one for which the place was used.
 
-   The words of a rank's slots, which only their owner writes, and the order that each needs (C11):
+   Only the owner writes the words of its slots. Their memory orders (C11) are:
 
-   stamp      of a cell: release, when all else of it is there. Others, acquire: so they see the contribution, and that the
-              owner has done with earlier calls, because it has loaded the contributions of these before.
-   note, claim, length, content   plain stores before the stamp. Before they are written again, the owner has loaded, with
-              acquire, a stamp of each reader that it has stored after its last load from them.
-   wanted     relaxed: the members for which the owner waits. It is stored before `asleep`.
-   asleep     release: the number of the call for which the owner sleeps until those members have posted in it. Others,
-              acquire, when they have posted.
+   stamp      The owner stores the stamp of a cell (release) when the rest of the cell is written. Others load it
+              (acquire), and so see the contribution. They also see that the owner has finished earlier calls, since the
+              owner has loaded the contributions to those calls before.
+   note, claim, length, content   The owner writes them by plain stores before the stamp. Before it writes them again,
+              it has loaded (acquire) a stamp of each reader that the reader stored after its last load from them.
+   wanted     The owner stores it (relaxed): the members for which the owner waits. It is stored before `asleep`.
+   asleep     The owner stores it (release): the number of the call in which the wanted members must post before the
+              owner goes on. Others load it (acquire) after they have posted.
 
-   No rank sleeps while it may go on. A rank that is about to sleep stores `asleep`, passes a sequentially consistent fence,
-   and looks at the stamps once more. A rank that has posted passes such a fence and looks which ranks sleep for that
-   call, and whether all are there that these want. Of the fences of the sleeper and of all those that it waits for, one is
-   last in their single order. If it is that of the sleeper, it sees all stamps. Otherwise the rank whose fence it is sees all of
-   them, and that the other one sleeps, and wakes it. So nobody but the last one to come wakes a rank.
+   No rank sleeps while it may go on. A rank that is about to sleep stores `asleep`, passes a sequentially consistent
+   fence, and looks at the stamps once more. A rank that has posted passes such a fence, and looks which ranks sleep for
+   this call and whether all members that a sleeper wants have posted. The fences of the sleeper and of the wanted
+   members have a single order. If the sleeper's fence is the last one, the sleeper sees all stamps. Otherwise the
+   member with the last fence sees all stamps and sees that the sleeper sleeps, and wakes it. So only the last wanted
+   member wakes a sleeper.
 
-   Nothing that another rank has written is believed. A stamp may be any number: one that is too high counts as posted,
-   and what is read then is nonsense of that rank. Lengths and places are taken modulo, or cut to, what a cell has. */
+   No rank trusts the words of another. A stamp may be any number: a rank whose stamp is too high counts as posted, and
+   its contribution is then nonsense. Lengths are cut to the room of a place, and places are taken modulo their number.
+   */
 #pragma once
 #include "ring.h"
 #include <sched.h>
 
 enum {
   CELLS = 16,
-  LOOK = 8,          /* calls from one look at what may be written again to the next */
+  LOOK = 8,          /* calls between two checks of which cells may be written again */
   SHORT = 224,       /* bytes of a contribution that are in a cell */
   PLACES = 2,        /* for long ones */
   SLOTS_HEAD = 4160, /* bytes of all that is before these places */
@@ -84,7 +89,7 @@ static inline int have_posted(const slots_t *s, uint32_t first, uint32_t last, u
   return first >= last;
 }
 
-/* Return the call in which all must have posted before this rank may: 0 if it may at once. */
+/* Return the number of the call in which all members must have posted before this rank may post; 0 if it may now. */
 static inline uint64_t slots_bar(const slots_t *s, const meeting_t *m) {
   uint64_t bar = m->number % LOOK ? 0 : m->number - LOOK;
   if (m->length <= SHORT) return bar;
@@ -112,8 +117,8 @@ static inline void slots_post(slots_t *s, meeting_t *m, const char *content) {
   FENCE();
 }
 
-/* Return the first member from `member` on that sleeps for a call in which this rank has posted, and may go on; the number
-   of members if there is none. */
+/* Return the first member from `member` on that sleeps for a call in which this rank has posted and that may now go on.
+   Return the number of members if there is none. */
 static inline uint32_t slots_sleeper(const slots_t *s, uint32_t member, uint64_t number) {
   for (; member < s->size; member++) {
     const shown_t *shown = s->shown[member];
@@ -125,7 +130,8 @@ static inline uint32_t slots_sleeper(const slots_t *s, uint32_t member, uint64_t
   return member;
 }
 
-/* Return the next number and members that a call waits for: those that let it post, or those that it needs. */
+/* Return the number and the members that a call waits for next: first those that let it post, then those that
+   contribute. */
 static inline uint64_t slots_wanted(const slots_t *s, const meeting_t *m, uint32_t *first, uint32_t *last) {
   *first = m->posted ? m->seen : 0;
   *last = m->posted ? m->last : s->size;
@@ -143,8 +149,9 @@ static int slots_sleep(slots_t *s, const meeting_t *m) {
   return !have_posted(s, first, last, number);
 }
 
-/* Look whether a call may go on, for a limited time in seconds. With more ranks than cores the core is offered to others
-   in between, and the time for which they have it does not count; one that keeps it for long ends the look. */
+/* Look whether a call may go on, for a limited time in seconds. With more ranks than cores, the rank offers its core to
+   other processes in between. The time that they use does not count, but a process that keeps the core for long ends
+   the look. */
 static int slots_spin(const slots_t *s, const meeting_t *m, int yields, double limit) {
   double start = 0, last_look = 0;
   uint32_t first, last;
@@ -164,7 +171,8 @@ static int slots_spin(const slots_t *s, const meeting_t *m, int yields, double l
   }
 }
 
-/* Find what a member contributes to a call in which it has posted, `length` bytes at most. */
+/* Find the contribution of a member to a call in which it has posted. `length` gets its bytes, at most those of a
+   place. */
 static inline const char *slots_content(const slots_t *s, uint32_t member, uint64_t number, uint64_t *length) {
   const cell_t *cell = cell_of(s, member, number);
   uint64_t place, nbytes = LOAD_RELAXED((uint64_t *)&cell->length);

@@ -1,4 +1,5 @@
-# Slots: collectives of short blocks among ranks that share memory. slots.h has the layout, and why it is right.
+# Slots: collectives of short blocks among ranks that share memory. slots.h has the layout, and the reasons why it is
+# correct.
 
 cdef extern from "slots.h" nogil:
     enum:
@@ -33,10 +34,10 @@ cdef extern from "combine.h":
     bint same_type(object, object)
 
 cdef enum:
-    NUMBER_BITS = 48      # a claim has the bytes of a block, and above them the number of the call
+    NUMBER_BITS = 48      # a claim has the bytes of a block in its low bits, and the number of the call above them
     NUMBERS = 32768       # modulo this
 
-cdef double SPIN = 50e-6  # seconds for which a blocking call looks for the others before it does anything else
+cdef double SPIN = 50e-6  # seconds for which a blocking call polls for the other ranks before it does anything else
 
 # What is done with the contributions.
 cdef enum:
@@ -97,7 +98,7 @@ cdef class SlotExchanges:
 
 @cython.final
 cdef class SlotExchange(Request):
-    """A call of a collective through slots: complete when those have posted which this rank waits for."""
+    """A call of a collective through slots, which is complete when the members that this rank waits for have posted."""
 
     cdef Slots group
     cdef meeting_t call
@@ -202,7 +203,7 @@ cdef class SlotExchange(Request):
             Request.fail(self, error)
 
     cdef bint watch(self) except -1:
-        """Ask to be woken, unless this rank has; return False if the call was complete instead."""
+        """Ask to be woken, unless this rank has asked already. Return False if the call is complete instead."""
         while self.asleep_for != 1 + self.call.posted and not self.group.closed:
             self.asleep_for = 1 + self.call.posted
             if not slots_sleep(&self.group.slots, &self.call) and self.advance():
@@ -251,7 +252,7 @@ cdef class SlotExchange(Request):
         return 1
 
     cdef object unlike(self):
-        """Return the error if a contribution has not the length that all claim; the messages of objects claim none."""
+        """Return the error for a contribution that has not the length that all ranks claim; objects claim none."""
         cdef uint64_t length, expected = self.claimed()
         cdef uint32_t member
         if expected and self.action != NOTHING:
@@ -298,7 +299,7 @@ cdef class SlotExchange(Request):
         """
         sync = self.group.sync
         if self.listens:
-            sync.hush()  # a signal handler may raise here: then the call is complete when it is looked at again
+            sync.hush()  # a signal handler may raise here: the call is then complete at the next look
             self.listens = False
         if sync.latest is self:
             sync.latest = None  # its error would keep other objects alive
@@ -355,7 +356,7 @@ cdef class Slots:
         PyMem_Free(self._views)
 
     cdef int rest(self) except -1:
-        """Note that a look at the slots has ended for which they had to stay."""
+        """Note the end of a look at the slots, until which their memory had to stay."""
         self.busy -= 1
         if self.closed and not self.busy:
             self.release()
@@ -375,9 +376,9 @@ cdef class Slots:
         """Serve calls.
 
         Args:
-            sync: knows the call before, and tells of calls of other ranks that do not suit.
-            spins: True if a blocking call looks for the others for a while before it sleeps.
-            yields: True if it offers its core to them meanwhile.
+            sync: knows the previous call, and reports calls of other ranks that disagree with this one.
+            spins: True if a blocking call polls for the other ranks for a while before it sleeps.
+            yields: True if the blocking call offers its core to other processes while it polls.
         """
         self.sync = sync
         self.spins, self.yields = spins, yields
@@ -443,7 +444,7 @@ cdef class Slots:
         exchange.call.last = last
         exchange.call.length = length
         exchange.content, exchange.data = content, <const char *>content
-        if self.engine.error is not None:  # as in the child of a fork, whose entry would be taken for its parent's
+        if self.engine.error is not None:  # as in a forked child, whose entry would pass for its parent's
             exchange.fail(self.engine.error)
         else:
             exchange.advance()

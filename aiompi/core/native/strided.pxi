@@ -34,7 +34,8 @@ cdef class Copies:
 
     Args:
         parts: strided blocks and scattered runs.
-        words: for each part the bytes of the words that are reversed, 2, 4 or 8, or 0; by default 0 for all.
+        words: for each part, the bytes of the words that are reversed (2, 4 or 8), or 0 for none; by default 0 for all
+            parts.
 
     Raises:
         ValueError: a part has more dims than an array of NumPy.
@@ -125,7 +126,7 @@ cdef class Copies:
             unpacking: True to copy from the message into memory, False for the other direction.
 
         Returns:
-            False if a byte is outside of the memory or of the message, or what is written is read-only. Then nothing
+            False if a byte is outside of the memory or of the message, or the destination is read-only. Then nothing
             has been copied.
         """
         cdef _Area inside = _Area.__new__(_Area)
@@ -164,13 +165,13 @@ cdef uint64_t _items_made = 0
 
 @cython.final
 cdef class Items(Copies):
-    """The items of a datatype in one representation, for calls whose arguments are of the usual kinds.
+    """The items of a datatype in one representation, for calls with arguments of the common kinds.
 
     Args:
         parts, words: see `Copies`.
         size: bytes of an item in a message.
         extent: bytes from an item to the next in memory.
-        overlapping: function that returns True if a byte of an item occurs twice in it.
+        overlapping: function that returns True if an item contains a byte of memory twice.
     """
 
     cdef int64_t size, extent
@@ -205,7 +206,7 @@ cdef class Items(Copies):
         return self.move_items(spec, unit, position, False)
 
     def unpack(self, unit, position, spec):
-        """Take items out of a packing unit; arguments and result are those of `pack`."""
+        """Take items out of a packing unit. The arguments and the result are those of `pack`."""
         if self.extent < self.high - self.low or (self.overlapping is not None and self.overlapping()):
             return -1
         self.overlapping = None
@@ -216,7 +217,7 @@ cdef class Items(Copies):
         self.copy_all(count, self.extent, self.size, memory, packed, unpacking)
 
     cdef bint fit(self, int64_t count, int64_t nbytes) noexcept:
-        """Return True if there are items, and so many of them lie within memory of this length."""
+        """Return True if `count` is not negative, and so many items lie within memory of `nbytes` bytes."""
         if self.extent <= 0 or not self.number or count < 0:
             return False
         return count == 0 or (self.low >= 0 and self.high <= nbytes and count - 1 <= (nbytes - self.high) // self.extent)
@@ -246,7 +247,7 @@ cdef class Items(Copies):
 
 
 cdef int64_t small(number):
-    """Return a number that is not negative, and -1 for anything else and for what no memory has."""
+    """Return a number that is at least 0 and fits in 63 bits; -1 for anything else."""
     if type(number) is not int:
         return -1
     try:
@@ -270,7 +271,7 @@ cdef class _Area:
             PyBuffer_Release(&self.view)
 
     cdef bint of(self, spec, bint writable) except -1:
-        """Find the memory; return False if it has gaps, cannot be written, or holds references."""
+        """Find the memory; return False if it has gaps, holds references, or is read-only though `writable` is set."""
         if is_array(spec):
             return array_memory(spec, &self.memory) and not (writable and self.memory.readonly)
         if not PyObject_CheckBuffer(spec):

@@ -13,17 +13,17 @@ cdef Py_ssize_t MOST_RANKS = 2**20
 cdef uint32_t FLUSHES = 64
 
 ctypedef struct place_t:
-    char *here      # the memory of a rank, NULL if it is not mapped in this process
-    uint64_t there  # its address in the process of that rank, 0 if it is not known
+    char *here      # the memory of a rank; NULL if it is not mapped in this process
+    uint64_t there  # the address of that memory in the rank's process; 0 if it is not known
     int64_t nbytes, unit
     int rights
 
 
 cdef class WindowBase:
-    """What the common case of an access needs of a window.
+    """The part of a window that accesses use in the common case.
 
-    The memory of another rank is mapped here, or the kernel copies between it and this process. An address that another
-    rank has announced is used in the process of that rank only, which the transport has verified.
+    The memory of another rank is mapped here, or the kernel copies between that memory and this process. An address
+    that another rank has announced is used only in the process of that rank, which the transport has verified.
     """
 
     cdef public object comm
@@ -39,7 +39,7 @@ cdef class WindowBase:
         PyMem_Free(self._places)
 
     def prepare(self, Py_ssize_t size, operations):
-        """Begin to note what is known of so many ranks; the operations are in the order of fetch.h."""
+        """Make the tables for `size` ranks; the operations are in the order of fetch.h."""
         if self._places != NULL:
             raise InternalError("a window is prepared once")
         if not 0 < size <= MOST_RANKS:
@@ -62,7 +62,7 @@ cdef class WindowBase:
 
         Args:
             memory: a memoryview of it; None if it is not mapped here.
-            address: its address in the process of that rank; 0 if the kernel is not to copy.
+            address: address of the memory in the process of that rank; 0 if the kernel must not copy.
             nbytes, unit: bytes of it, and of a displacement.
         """
         cdef place_t *place = self.known(rank)
@@ -79,17 +79,17 @@ cdef class WindowBase:
         place.there, place.nbytes, place.unit = address, nbytes, unit
 
     def permit(self, Py_ssize_t rank, int rights):
-        """Set what this rank may do with the memory of a rank: a sum of OPEN, LOCKED and ALONE."""
+        """Set the rights of this rank on the memory of a rank: a sum of OPEN, LOCKED and ALONE."""
         self.known(rank).rights = rights
 
     def withdraw(self):
-        """Let no access take the short way any more: the window is freed or revoked, or a rank has failed."""
+        """Send every access by the general path from now on: the window is freed or revoked, or a rank has failed."""
         cdef Py_ssize_t rank
         for rank in range(self._size):
             self._places[rank].nbytes = -1
 
-    # The accesses. Each returns False where the usual way must be gone, and says nothing of what is wrong. Its record
-    # begins before anything is looked at, because that may call Python.
+    # The accesses. Each returns False, without an error, if the general path must make the access. Its record begins
+    # before its arguments are looked at, because that may call Python.
 
     cdef uint64_t begins(self, int kind) except? 0:
         """Write the record of an access, if there are records; return its handle."""
@@ -100,7 +100,7 @@ cdef class WindowBase:
         return 0 if recorder is None else recorder.begin(kind, (<CommunicatorBase>self.comm).context_id, -1, 0, 0)
 
     cdef bint ends(self, uint64_t handle, rank, int64_t nbytes, bint made) except -1:
-        """Complete the record of an access that was made, or take it back; return whether it was made."""
+        """Complete the record of an access that was made, or remove it; return whether the access was made."""
         cdef Recorder recorder
         cdef record_t *record
         cdef int process
@@ -209,7 +209,7 @@ cdef class WindowBase:
         return not error
 
     def accumulate_at_once(self, origin, result, rank, target, op):
-        """Combine an array with elements of a rank, and fetch them as they were unless `result` is None."""
+        """Combine an array with elements of a rank's memory. `result`, unless None, gets the elements as they were."""
         return self.recorded(origin, result, rank, target, op, False)
 
     def fetch_at_once(self, origin, result, rank, target, op):
@@ -258,7 +258,7 @@ cdef class WindowBase:
         return True
 
     def swap_at_once(self, origin, compare, result, rank, target):
-        """Set one element of a rank if it is as expected, and fetch it as it was."""
+        """Set one element of a rank's memory if it equals the expected one, and fetch the element as it was."""
         cdef int64_t nbytes = 0
         cdef uint64_t handle = self.begins(REC_GET)
         cdef bint made = self.exchange(origin, compare, result, rank, target, &nbytes)
@@ -286,7 +286,7 @@ cdef class WindowBase:
         return True
 
     def flush_at_once(self, rank):
-        """Complete the accesses to the memory of a rank, if that needs no waiting."""
+        """Complete the accesses to the memory of a rank, if that is possible without waiting."""
         cdef int overflow = 0
         cdef long long number
         if type(rank) is not int:

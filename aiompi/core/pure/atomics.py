@@ -51,7 +51,7 @@ class Atomics:
         return before
 
     def compare_and_swap(self, offset: int, size: int, expected: int, value: int) -> int:
-        """Set a word to a value if it is the expected one; return it as it was."""
+        """Set a word to `value` if the word equals `expected`; return the word as it was."""
         before = self.load(offset, size)
         if before == expected & (256**size - 1):
             self.store(offset, size, value)

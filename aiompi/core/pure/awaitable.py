@@ -24,14 +24,15 @@ ENDED: Final = 3
 
 
 class AwaitableCall(Request[T_co], Coroutine[Any, None, T_co]):
-    """The request of a call that belongs to the code that awaits it, as in `await comm.send(obj, dest)`.
+    """The request of a call that belongs to the code that awaits the call, as in `await comm.send(obj, dest)`.
 
-    It is awaited once. If the await is cancelled or times out, the operation is withdrawn, as far as that is possible,
-    as soon as no other process writes into its memory. A warning reports a message that is lost all the same. Another
-    warning reports a call that is never awaited: a receive is then withdrawn, and other operations go on.
+    It is awaited once. If the await is cancelled or times out, the operation is withdrawn as far as possible. The
+    withdrawal waits until no other process writes into the operation's memory. A warning reports a message that is lost
+    in spite of the withdrawal. Another warning reports a call that is never awaited: a receive is then withdrawn, and
+    other operations go on.
 
-    For asyncio this is a coroutine: `create_task` takes it as it is, and a cancellation before its first step reaches
-    it. For tools that show coroutines it has a coroutine's attributes.
+    For asyncio this is a coroutine: `create_task` accepts the object itself, and a cancellation before the first step
+    reaches the operation. For tools that show coroutines it has a coroutine's attributes.
 
     The engine refers to the operation, but not to this object. So this object notices when the program has dropped it.
 
@@ -154,7 +155,10 @@ class AwaitableCall(Request[T_co], Coroutine[Any, None, T_co]):
         return await left(self, kind, error, traceback)  # type: ignore[no-any-return]
 
     def _let_go(self) -> None:
-        """Keep only the words of an operation that has failed or was withdrawn: a traceback may refer to it."""
+        """Replace an operation that has failed or was withdrawn by one that has only its words and its outcome.
+
+        A traceback may refer to this object for long, and would keep the operation's memory alive.
+        """
         operation, words = self._operation, self.__name__
         self._state = ENDED
         last: Request[T_co] = Request(self._engine)

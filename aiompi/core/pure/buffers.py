@@ -60,7 +60,7 @@ def overlap(one: memoryview, other: memoryview) -> bool:
 
 
 def outgoing(spec: object) -> bytes | memoryview | None:
-    """Return the message of a buffer specification of the usual kinds, a copy if it is short.
+    """Return the bytes to send for a buffer specification of a common kind, as a copy if they are few.
 
     These are NumPy arrays of plain numbers: arrays without gaps, in the order of memory, and short arrays with gaps, in
     the order of the indices. The native form also takes [memory, type] and [memory, count, type] of contiguous memory,

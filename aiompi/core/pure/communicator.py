@@ -186,7 +186,7 @@ class CommunicatorBase(Generic[R]):
     def own_recv_object(
         self, codec: Callable[[bytearray | memoryview], Any], source: Any, tag: Any, status: Status | None
     ) -> AwaitableCall[Any]:
-        """Do what `admitted` does, and start to receive an object; return the request for the await."""
+        """Check the thread as `admitted` does, and start to receive an object; return the request for the await."""
         self.admitted()
         arrived = self.recv_arrived(source, tag, codec, status) if self.matcher.arrivals else None
         return self.own_recv(None, source, tag, codec, status) if arrived is None else AwaitableCall(arrived)

@@ -29,7 +29,8 @@ def contents(
     """Return the kinds of objects at any depth of an object that msgpack's packer cannot express by itself.
 
     Args:
-        obj: any object; only exact types count, and keys of dicts are None, bool, int, float or str.
+        obj: any object. An instance of a subclass counts as OTHER, and so does a dict with keys other than None, bool,
+            int, float and str.
         foreign: further types; of NumPy's arrays only arrays of plain numbers count.
         longest: length from which on bytes count as OTHER.
         sequences: gets a byte for each list (0) and each tuple (1), in the order in which they end.

@@ -55,7 +55,7 @@ class DriverBase:
         """
 
     def completes_soon(self, request: Request[Any]) -> bool:
-        """Poll before a task waits for a request, if the loop spins; return True if this completes the request.
+        """Poll before a task waits for a request, if the loop spins; return True if the poll completes the request.
 
         A turn of the loop takes longer than most answers.
         """
@@ -65,6 +65,6 @@ class DriverBase:
             self._busy = True
             if request._done:
                 return True
-        # Either nothing arrived, or other work arrived, and there may be much of it.
+        # Nothing arrived, or only other work, of which there may be more.
         self._brief_until = 0.0
         return False

@@ -90,7 +90,7 @@ class MatchQueues(Generic[R, M]):
             posted[receive.order] = receive
 
     def take_posted(self, source: int, tag: int) -> R | None:
-        """Take the first posted receive that matches an incoming message; None if there is none.
+        """Take the first posted receive that matches an incoming message; return None if no receive matches.
 
         It is no longer posted, and its `order` becomes the order of the message.
         """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: bytes that an eager message costs beyond its payload, so that empty ones are bounded too
+#: bytes of credit that an eager message costs beyond its payload: they bound empty messages, too
 OVERHEAD: Final = 128
 #: kind of the frame of a whole message (see `aiompi.wire.frame`)
 _EAGER: Final = 1
@@ -67,7 +67,7 @@ class PeerBase:
         self.handle(header, payload)
 
     def handle(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """Handle a frame that is not an eager message for which a receive is posted. Its credit has been noted."""
+        """Handle a frame other than an eager message for which a receive is posted. Its credit has been noted."""
         raise NotImplementedError
 
     def emit(

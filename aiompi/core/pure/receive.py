@@ -134,7 +134,7 @@ class PostedReceive(Request[Any]):
     # Rare cases; see `aiompi.engine.receive.Receive`.
 
     def resume(self) -> None:
-        """Be incomplete again: a message has come for a receive that a failure had interrupted."""
+        """Become incomplete again, because a message has come for a receive that a failure had interrupted."""
         raise NotImplementedError
 
     def out_of_memory(self, source: int, tag: int, length: int) -> None:

@@ -25,8 +25,8 @@ class Request(Generic[T_co]):
     """An operation in progress; the call that returned it has started it.
 
     `await request` waits for it and returns its result. Cancelling the awaiting task does not cancel the operation:
-    await it again, or `cancel` it. A request also has the methods of `asyncio.Future` that `asyncio.wait` and done
-    callbacks need.
+    await the request again, or `cancel` it. A request also has the methods of `asyncio.Future` that `asyncio.wait` and
+    done callbacks need.
 
     Attributes:
         record, starter: of a persistent request while calls are observed: the record of the call that made it, and its
@@ -68,7 +68,7 @@ class Request(Generic[T_co]):
         return self
 
     def describe(self, call: str, comm: Any = None, partner: int | None = None, tag: int | None = None) -> None:
-        """Note what `repr` says: the call, such as "recv from", its communicator, and the envelope if it has one.
+        """Note the words of `repr`: the call, such as "recv from", its communicator, and its envelope if it has one.
 
         Args:
             comm: is asked for its `label` when the text is made.
@@ -76,7 +76,7 @@ class Request(Generic[T_co]):
         self._words = call, comm, partner, tag
 
     def done(self) -> bool:
-        """Return True if the operation is complete: it has succeeded or failed, or was cancelled."""
+        """Return True if the operation is complete: it has succeeded, has failed, or was cancelled."""
         return self._done
 
     def cancelled(self) -> bool:
@@ -113,13 +113,13 @@ class Request(Generic[T_co]):
         return self._value  # type: ignore[no-any-return]
 
     def outcome(self) -> T_co | None:
-        """Return `result`, but None in place of a Status, for callers that use `status` if they need it."""
+        """Return `result`, but None in place of a Status: the callers read `status` if they need it."""
         value = self.result()
         return None if isinstance(value, Status) else value
 
     @property
     def status(self) -> Status:
-        """The status of the completed operation; the empty status for a send (section 3.7.3)."""
+        """The status of the completed operation; for a send, the empty status (section 3.7.3)."""
         return Status.of(cancelled=self._cancelled)
 
     def cancel(self) -> bool:
@@ -141,7 +141,7 @@ class Request(Generic[T_co]):
         """Call `callback(request)` in a later turn of the driver, once the request is complete.
 
         Args:
-            context: the context to run it in; a copy of the current one by default.
+            context: the context in which the callback runs; a copy of the current one by default.
         """
         soon = _Soon(callback, copy_context() if context is None else context)
         if self._done:
@@ -157,7 +157,7 @@ class Request(Generic[T_co]):
         return len(before) - len(kept)
 
     def when_done(self, callback: Callable[[Request[Any]], object]) -> None:
-        """Call back inside the call that completes the request, which must not be complete yet."""
+        """Call `callback` inside the call that completes the request. The request must not be complete yet."""
         if self._callbacks is None:
             self._callbacks = [callback]
         else:
@@ -197,7 +197,7 @@ class Request(Generic[T_co]):
         """Make progress without further calls. Only requests from `begin` do not do so before this call."""
 
     def follow(self, place: int) -> Request[Any] | None:
-        """Return the request for which the program waits in place of this one; None if it waits for this one itself.
+        """Return the request that the program waits for in place of this one; None if it waits for this one itself.
 
         Args:
             place: number of the place that waits, see `aiompi.core.pure.recorder`.
@@ -205,7 +205,7 @@ class Request(Generic[T_co]):
         return None
 
     def spin(self) -> bool:
-        """Wait for a short while before the driver does; return True if the operation is complete."""
+        """Poll for a short while before the driver waits; return True if the operation is complete."""
         return self._done
 
     def withdraw(self) -> None:
@@ -213,7 +213,7 @@ class Request(Generic[T_co]):
         self.cancel()
 
     def outlives_await(self) -> bool:
-        """Return True if the operation goes on when its call is never awaited; a receive is withdrawn then."""
+        """Return True if the operation goes on though its call is never awaited; a receive does not."""
         return True
 
     def lost_message_error(self) -> BaseException | None:

@@ -35,7 +35,7 @@ class WindowBase:
         Args:
             rank: the rank.
             memory: its memory; None if it is not mapped here.
-            address: its address in the process of that rank; 0 if the kernel is not to copy.
+            address: address of the memory in the process of that rank; 0 if the kernel must not copy.
             nbytes, unit: bytes of it, and of a displacement.
         """
 
@@ -43,7 +43,7 @@ class WindowBase:
         """Set what this rank may do with the memory of a rank; see `aiompi.window.sync`."""
 
     def withdraw(self) -> None:
-        """Let no access take the short way any more: the window is freed or revoked, or a rank has failed."""
+        """Send every access by the general path from now on: the window is freed or revoked, or a rank has failed."""
 
     # The accesses. Each returns False if the caller must take the usual way, which also reports errors.
 
@@ -56,7 +56,7 @@ class WindowBase:
         return False
 
     def accumulate_at_once(self, origin: object, result: object, rank: object, target: object, op: object) -> bool:
-        """Combine an array with elements of a rank, and fetch them as they were unless `result` is None."""
+        """Combine an array with elements of a rank's memory. `result`, unless None, gets the elements as they were."""
         return False
 
     def fetch_at_once(self, origin: object, result: object, rank: object, target: object, op: object) -> bool:
@@ -64,9 +64,9 @@ class WindowBase:
         return False
 
     def swap_at_once(self, origin: object, compare: object, result: object, rank: object, target: object) -> bool:
-        """Set one element of a rank if it is as expected, and fetch it as it was."""
+        """Set one element of a rank's memory if it equals the expected one, and fetch the element as it was."""
         return False
 
     def flush_at_once(self, rank: object) -> bool:
-        """Complete the accesses to the memory of a rank, if that needs no waiting."""
+        """Complete the accesses to the memory of a rank, if that is possible without waiting."""
         return False

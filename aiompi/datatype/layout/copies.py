@@ -82,7 +82,7 @@ class Copies:
 
 
 class Items(Copies):
-    """The items of a datatype in one representation, for calls whose arguments are of the usual kinds.
+    """The items of a datatype in one representation, for calls with arguments of the common kinds.
 
     Args:
         parts, words: see `Copies`.
@@ -118,7 +118,7 @@ class Items(Copies):
         return -1
 
     def unpack(self, unit: object, position: object, spec: object) -> int:
-        """Take items out of a packing unit; arguments and result are those of `pack`."""
+        """Take items out of a packing unit. The arguments and the result are those of `pack`."""
         return -1
 
 
