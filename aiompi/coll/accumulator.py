@@ -38,8 +38,8 @@ class Codec(Protocol):
 class Accumulator(ABC):
     """The partial result of one rank, at first its own contribution.
 
-    Receive the partial result of other ranks into `incoming()`, then `absorb` or `adopt` it. No send of `block()` may
-    be in progress then, because its memory is reused.
+    Receive the partial result of other ranks into `incoming()`, then `absorb` or `adopt` the result. No send of
+    `block()` may be in progress then, because its memory is reused.
     """
 
     __slots__ = ()
@@ -110,8 +110,8 @@ class Pool(list[memoryview]):
 class Vector(Accumulator):
     """Packed items, combined in place. Only vectors can be cut into parts.
 
-    Each partial result is made in the memory of one of its two operands. A rank therefore needs room for two at a time,
-    one of which is the destination of the result.
+    Each partial result is made in the memory of one of its two operands. A rank therefore needs room for two results at
+    a time; one of them is the destination of the final result.
 
     Args:
         op: operation, defined for the datatype.
@@ -293,8 +293,8 @@ class VectorAccumulator(Vector):
 
     Args:
         value: contribution of this rank; unchanged unless it is `result`.
-        result: destination of the result; None if this rank gets no result. If it has as many items as `value`, partial
-            results are stored in it, too. Otherwise its number of items is that of the algorithm's result.
+        result: destination of the result; None if this rank gets no result. If `result` has as many items as `value`,
+            partial results are stored in it, too. Otherwise its number of items is that of the algorithm's result.
         op: operation, defined for the datatype.
     """
 
@@ -378,7 +378,7 @@ class ObjectAccumulator(Accumulator):
 
     def combine(self, contributions: Sequence[bytes]) -> None:
         values = [self._codec.loads(copied(message)) for message in contributions]
-        while len(values) > 1:  # with the brackets of recursive doubling: after the first pairs a power of two is left
+        while len(values) > 1:  # with the brackets of recursive doubling: then a power of two is left
             pairs = len(values) - (1 << (len(values) - 1).bit_length() - 1)
             values[: 2 * pairs] = [self._op(values[i], values[i + 1]) for i in range(0, 2 * pairs, 2)]
         self._become(values[0])

@@ -90,7 +90,7 @@ class Block:
         self.payload, self.nbytes = (data,), data.nbytes
 
     def store(self, data: bytes | memoryview) -> None:
-        """Set the content to a copy of these bytes, as many as the memory has."""
+        """Set the content to a copy of these bytes, which must fill the memory."""
         if self.memory is None:
             self.fill(copied(data))
         else:
@@ -150,7 +150,7 @@ class BlockReceive:
 
 
 def compare(channel: Channel, source: int, theirs: int) -> None:
-    """Compare the call of another rank with the call of this rank, if both are known.
+    """Compare the calls of another rank and of this rank, if both are known.
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: it is another collective, or has another root or operation.

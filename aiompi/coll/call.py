@@ -103,7 +103,7 @@ class Stage:
         return block
 
     def own(self, block: Block, buffer: Buffer) -> Block:
-        """Return a block for a buffer whose contents are already in a block of this rank; both may be the same."""
+        """Return a block for a buffer whose contents are already in a block of this rank; `block` may be that block."""
         if buffer.contiguous:
             return self.incoming(buffer)
         self._received.append((buffer, block))
@@ -112,7 +112,7 @@ class Stage:
     def contribution(self, own: Buffer | None, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
         """Return the own block for `Call.contribution`, and the blocks of all ranks.
 
-        The own block may be one of them, and is empty without a contribution.
+        The own block may be one of these blocks, and is empty without a contribution.
         """
         block = Block() if own is None else self.outgoing(own)
         return block, [block if place is own else self.incoming(place) for place in places]
@@ -436,8 +436,8 @@ class Prepared(Generic[P]):
     def init(self, comm: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> PersistentRequest[None]:
         """Check and bind the arguments; each start of the request runs the collective once more.
 
-        Collectives are bound in the same order on all ranks, and started in any order (MPI-4, section 6.13). Each has
-        its own channel, on which the messages of one run do not overtake messages of the run before.
+        Collectives are bound in the same order on all ranks, and started in any order (MPI-4, section 6.13). Each bound
+        collective has its own channel, on which the messages of a run do not overtake messages of earlier runs.
         """
         run, note = self._prepare(comm, *args, **kwargs)
         channel = comm.bound_channel(self.name, note)

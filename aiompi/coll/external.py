@@ -76,7 +76,7 @@ class ExternalAccumulator(VectorAccumulator):
         super().adopt()
 
     def _read(self) -> None:
-        """Convert the received items to native representation; only once, because `absorb` may call `adopt`."""
+        """Convert the received items to native representation, only once, because `absorb` may call `adopt`."""
         arrived, self._arrived = self._arrived, None
         if arrived is None:
             return

@@ -39,9 +39,10 @@ class Algorithm(NamedTuple, Generic[P]):
 
     Attributes:
         run: the coroutine; it awaits nothing but requests of the channel.
-        order_safe: True if it combines in the order of ranks; otherwise it serves only commutative operations.
-        any_form: True if it moves blocks and accumulators as a whole; otherwise it cuts them into pieces, and serves
-            only buffers whose length all ranks know.
+        order_safe: True if the algorithm combines in the order of ranks; otherwise it serves only commutative
+            operations.
+        any_form: True if the algorithm moves blocks and accumulators as a whole. Otherwise it cuts them into pieces,
+            and serves only buffers whose length all ranks know.
         any_lengths: True if the blocks of buffers may differ in length, as in Gatherv. If all ranks know the lengths,
             an algorithm that cuts blocks may have this property, too.
     """

@@ -183,7 +183,7 @@ def select(
 def _forced(
     comm: Communicator, collective: Collective[P], case: Case
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]] | None:
-    """Return the algorithm that the setting `coll` names, if it does and the algorithm can serve the call."""
+    """Return the algorithm that the setting `coll` names, if it names one that can serve the call; otherwise None."""
     forced = comm.engine.settings.coll
     if not forced:
         return None
@@ -218,7 +218,7 @@ def select_over_clients(
 def usual(collective: Collective[...], case: Case) -> Callable[..., Coroutine[Any, None, None]]:
     """Return the algorithm that the tuning data choose.
 
-    If this algorithm uses slots, the next choice serves the calls in which the members have no slots, or not yet.
+    If this algorithm uses slots, the next choice serves calls in which the members have no slots, or none yet.
     """
     name = preferred(collective, case)
     run = collective.algorithms[name].run

@@ -1,10 +1,10 @@
 """Collectives through slots: how the members of a communicator begin to use slots, and the order of calls.
 
 Before the members use slots they must hand memory to each other. This takes some calls of collectives. In each of these
-calls the members try, and agree whether all have succeeded. All members count their calls in the same way, so all know
-the state. Members that are not all connected first use messages for as many calls as there are members. These calls
-take about as long as connecting all members. So a program with few calls does not pay for connections between all
-members.
+calls the members try to share slots, and agree whether all have succeeded. All members count their calls in the same
+way, so all know the state. Members that are not all connected first make a number of calls by messages, as many calls
+as there are members. These calls take about as long as connecting all members. So a program with few calls does not pay
+for connections between all members.
 
 The members use slots in the order of their calls, which is the same for all members. Therefore a call uses slots at its
 beginning, before any other wait. A call that must wait for another event first holds its turn (`hold_turn`).
@@ -161,7 +161,7 @@ class Backoff:
     """A number of calls of a collective on objects that use messages, after an object was too long for a slot.
 
     The first backoff has 1 call, the next one 3, then 7 and so on. All ranks see that an object is too long, so all
-    have the same count.
+    have the same backoff.
     """
 
     __slots__ = ("_calls", "_left")
@@ -193,7 +193,7 @@ async def show(
         wanted: ranks for which this one waits; all by default.
 
     Returns:
-        False, on all ranks alike, if the members have no slots, or not yet, or if a slot has no room for `nbytes`.
+        False, on all ranks alike, if the members have no slots, or none yet, or if a slot has no room for `nbytes`.
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, has passed another root or
@@ -215,7 +215,8 @@ async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, 
     """Show the messages of objects, if the wanted messages are short. All ranks want the same messages.
 
     Args:
-        make: function that returns the message of this rank, at most `Channel.room` bytes; empty if it is longer.
+        make: function that returns the message of this rank, of at most `Channel.room` bytes; empty if the message is
+            longer.
         look: function that is called with the messages of the wanted ranks.
         wanted: ranks for which this one waits; all by default.
 

@@ -26,7 +26,7 @@ _BRIEF_SECONDS = 500e-6
 
 
 class AsyncioDriver(DriverBase):
-    """An event loop makes progress. Only its thread may make calls, and only while no other loop runs in this thread.
+    """An event loop makes progress. Only its thread may make calls, and only while no other loop runs there.
 
     The driver uses the loop that is running when the driver is created, or else when it is first used.
 
@@ -106,7 +106,7 @@ class AsyncioDriver(DriverBase):
             )
 
     def _take_over(self) -> bool:
-        """Use the running loop if the old one is closed and no operation is in progress; return True if it is used."""
+        """Use the running loop if the old loop is closed and no operation is in progress; return True then."""
         running = asyncio._get_running_loop()
         if running is None or self._loop is None or not self._loop.is_closed() or self._writing or not self.at_rest():
             return False
@@ -291,7 +291,7 @@ class LoopDoorbell:
 
 
 def run(main: Coroutine[Any, Any, T], on_error: Callable[[BaseException], object] = lambda error: None) -> T:
-    """Run a coroutine in a new event loop, which is uvloop's if that is installed.
+    """Run a coroutine in a new event loop, which is uvloop's if uvloop is installed.
 
     Args:
         on_error: called with the exception that ends the loop, before tasks that still run are cancelled.

@@ -19,8 +19,8 @@ class Background:
     """A thread that makes progress while no thread of the program does.
 
     A hand-over takes longer than most messages, and a program that has just waited will soon wait again. Therefore this
-    thread wakes only from time to time while threads of the program call often, sleeps while one of them waits for
-    long, and takes over when no thread has waited or polled in between.
+    thread wakes only from time to time while threads of the program call often. It sleeps while a thread of the program
+    waits for long. It takes over when no thread has waited or polled in between.
 
     Args:
         fd: descriptor that is readable when progress can be made.

@@ -1,8 +1,8 @@
 """`Doorbells`: the eventfds by which peers wake a rank that sleeps in an event loop or in a shared epoll.
 
 A peer shares the eventfd with its counter and flags, and could make a read or a write block. So no rank reads a
-doorbell. Its counter starts above 0, and each write adds 0, which never blocks, whatever a peer writes. A write of 0
-wakes as well, because epoll reports each write (EPOLLET).
+doorbell. Therefore the counter of its eventfd starts above 0, and each write adds 0. Such a write never blocks,
+whatever a peer writes. A write of 0 wakes as well, because epoll reports each write (EPOLLET).
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Epoll:
         self._epoll.unregister(fd)
 
     def change(self, fd: int, before: int, mask: int) -> None:
-        """Watch a descriptor for the events `mask`, after those of `before`; 0 for no events."""
+        """Watch a descriptor for the events `mask`, after it was watched for those of `before`; 0 for no events."""
         if not before and mask:
             self.register(fd, mask)
         elif before and mask:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: one poll of a poller
 ONCE: Final = range(1)
-#: polls per round of the pollers that are not native, all together; each takes a microsecond
+#: polls per round of the pollers that are not native, for all of them together; each poll takes a microsecond
 _POLLS: Final = 16
 #: seconds of polling per round of the native pollers
 ROUND: Final = 10e-6
@@ -23,8 +23,8 @@ _MAX_SKIPS: Final = 255
 _CORE_TAKEN: Final = 10e-6
 #: a sched_yield that takes at most so many seconds: another rank may have done its part of a short collective
 _SHORT_WORK: Final = 300e-6
-#: a sched_yield that takes more seconds than an answer to a message or a long copy: another process computes. It keeps
-#: the core for some milliseconds, until a tick of the kernel takes the core from it.
+#: a sched_yield that takes more seconds than an answer to a message or a long copy: another process computes. Such a
+#: process keeps the core for some milliseconds, until a tick of the kernel takes the core from it.
 _LONG_WORK: Final = 1.5e-3
 #: waits without a spin after a yield to a computing process: the first time, and at most
 _WORK_SKIPS: Final = 7
@@ -72,13 +72,13 @@ def _read(*parts: str | os.PathLike[str]) -> str:
 class Spin:
     """Decides whether to spin, by the results of recent spins.
 
-    After a spin without result the next wait does not spin, after further ones the next 3, 7, ... 255 waits. So a rank
-    wastes little time if its messages are rare, or come from a rank on the same core. A rank that spins without result
-    because its peer sleeps as well soon tries again: the waits without a spin take less time than the spins before
-    them.
+    After a spin without result the next wait does not spin. After further such spins the next 3, 7, ... 255 waits do
+    not spin. So a rank wastes little time if its messages are rare, or come from a rank on the same core. A rank may
+    spin without result because its peer sleeps as well. Such a rank soon tries again, because the waits without a spin
+    take less time than the spins before them.
 
     If a spin yields the core to a computing process, a sleeping rank would get the answer sooner. So yields to
-    computing processes make spins rarer as well, and yields after which the core comes back at once make them more
+    computing processes make spins rarer as well; yields after which the core comes back at once make spins more
     frequent.
 
     Attributes:
@@ -116,7 +116,7 @@ class Spin:
             until: time at which the spin ends.
 
         Returns:
-            `until` plus the time for which other processes had the core; 0 if they had it so long that the spin is
+            `until` plus the time for which other processes had the core; 0 if that time was so long that the spin is
             over.
         """
         before = time.monotonic()

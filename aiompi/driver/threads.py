@@ -32,8 +32,8 @@ def call_in_thread(
 ) -> None:
     """Make a blocking call in a new thread, and then call `done(result, error)` in the driver.
 
-    The thread is a daemon thread, and not of the executor of the event loop: programs fill executors with long work,
-    and `asyncio.run` waits for their threads before it returns.
+    The thread is a daemon thread instead of a thread of the event loop's executor. Programs fill executors with long
+    work, and `asyncio.run` waits for the threads of executors before it returns.
     """
 
     def call() -> None:
@@ -76,7 +76,7 @@ def loop_is_running() -> bool:
 
 
 def refuse_running_loop(call: str, awaitable: str, otherwise: str = "") -> None:
-    """Refuse a blocking call in a thread whose event loop is running, which the call would stop.
+    """Refuse a blocking call in a thread whose event loop is running, because the call would stop the loop.
 
     Args:
         call: the call.

@@ -1,8 +1,8 @@
 """The engine of one rank: matching, protocols and progress, without sockets, clocks or event loops.
 
 Calling an operation starts it and returns a `Request`. Arriving frames complete requests. A `Schedule` is a request
-that runs a coroutine, which awaits other requests. How a rank waits and how bytes move is given from outside: by a
-`Driver` and one `Link` per peer (`seams`).
+that runs a coroutine, which awaits other requests. A `Driver` from outside decides how a rank waits, and one `Link` per
+peer how bytes move (`seams`).
 """
 
 from aiompi.core import AwaitableCall, Request

@@ -14,7 +14,7 @@ _OURS: Final = frozenset({"aiompi"})
 def cause_of(error: BaseException) -> str:
     """Return the cause with which a connection breaks, after an error in the handling of a received frame.
 
-    The program made no call that could report the error, so it goes no further.
+    No call of the program could report the error, so the error goes no further.
 
     Raises:
         BaseException: the error itself, if a signal handler has raised it. Signal handlers run anywhere, and belong to

@@ -72,7 +72,7 @@ class AttachedBuffer:
         return start
 
     def _find(self, nbytes: int) -> int | None:
-        """Take the room behind the newest copy, or at the start as in the model, or else any wide enough gap."""
+        """Use the room behind the newest copy, or else at the start, as in the model, or else any wide enough gap."""
         assert self._memory is not None
         last = len(self._starts)
         if last == 0:
@@ -165,7 +165,7 @@ class Attachment:
 
 
 class BufferedSend(Request[None]):
-    """A buffered send: complete at once (section 3.4), while its copy is being sent.
+    """A buffered send: it is complete at once (section 3.4), although its copy may still have to be sent.
 
     The message can be recalled until the result of the request is taken. A recall makes the request pending until the
     receiver has answered.

@@ -29,7 +29,7 @@ NO_CREDIT: Final = -(2**62)
 
 
 class CreditedEndpoint(Endpoint):
-    """A rank that grants this rank credit for eager messages, and is granted credit by it."""
+    """A rank with which this rank exchanges credit for eager messages: each of them grants credit to the other."""
 
     __slots__ = ("_links", "_looked")
 
@@ -57,7 +57,8 @@ class CreditedEndpoint(Endpoint):
     def _affords(self, cost: int) -> bool:
         """Return True if there is credit for a message, including credit that the peer has granted by now.
 
-        Credit found here allows further copies, so an event loop gets a turn before the next check.
+        After credit was found here, an event loop gets a turn before the next check, because the credit allows further
+        copies.
         """
         if cost > self.credit and not self._looked:
             for link in self._links:
@@ -71,10 +72,10 @@ class CreditedEndpoint(Endpoint):
         self._looked = False
 
     def _give(self, envelope: tuple[int, ...], give: Callable[[bytes], bool]) -> bool:
-        """Let `give` send a frame with this envelope; return False if it cannot be sent now."""
+        """Let `give` send a frame with this envelope; return False if the frame cannot be sent now."""
         kind, tag, source, context, length, srqid, note = envelope
         owed, self._owed = self._owed, 0
-        given = True  # also if a signal handler interrupts this, so that no credit is returned twice
+        given = True  # even if a signal handler raises here, so that no credit is returned twice
         try:
             given = give(_pack(kind, tag, source, owed, context, length, srqid, note))
         finally:

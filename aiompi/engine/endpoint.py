@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Endpoint(PeerBase, ABC):
-    """One other rank, or this rank itself: how messages go to it and come from it, and how that ends.
+    """One process, which may be this rank itself: how messages go to it and from it, and how this ends.
 
     Attributes:
         rank: number of the process (see `aiompi.engine.processes`): its rank in the world, if it belongs to the world.
@@ -123,7 +123,7 @@ class Endpoint(PeerBase, ABC):
             self.engine.failure.peer_finalized(self, self.finalize_error)
 
     def mark_closed(self) -> None:
-        """Note that the connection of a finalized peer has ended: messages that it has begun will not arrive either."""
+        """Note that the connection of a finalized peer has ended: no message that it has begun will arrive."""
         self.mark_finalized()
         if self.error is None:
             self.error = self.finalize_error
@@ -150,7 +150,7 @@ class Endpoint(PeerBase, ABC):
             self.engine.environment.lost(self, cause)
 
     def buffer_unsent(self, owner: BufferOwner) -> None:
-        """Keep the owner of memory that the broken link has not sent, or let it fail."""
+        """Keep the send whose memory the broken link has not sent, or let that send fail."""
         error = self.engine.error or self.error
         if error is not None:
             owner.fail(another(error))

@@ -72,11 +72,11 @@ class Engine(Receiving):
         completed_send: the shared request of all messages that have left when their send returns, and of sends to
             PROC_NULL.
         attachment: the buffer of the process for buffered sends.
-        outside: what completes operations of this rank without another rank, such as a thread that reads a file.
+        outside: sources other than ranks that complete operations of this rank, such as a thread that reads a file.
         attached: state of higher layers, such as the threads that wait for disks.
         farewell: how error messages describe a peer that has ended in good order.
         lenient: True if small standard sends to a finalized rank succeed and their messages are lost. Other
-            implementations do this too, because there a finalized rank stays until all have finalized.
+            implementations allow this too, because their finalized ranks stay until all ranks have finalized.
     """
 
     driver: Driver
@@ -131,7 +131,7 @@ class Engine(Receiving):
         self.withholding: set[WithholdingEndpoint] = set()
 
     def peer(self, rank: int) -> Endpoint:
-        """Return the endpoint of a process by its number (see `Processes`), which may be this one.
+        """Return the endpoint of a process, which may be this one, by its number (see `Processes`).
 
         For a process that this rank has forgotten, this is a new endpoint in the state of failure.
         """
@@ -163,8 +163,8 @@ class Engine(Receiving):
     def look(self) -> None:
         """Find out which messages their receivers have copied.
 
-        A call does this before it fails because a buffer is full: the receiver may already have told another rank,
-        through shared memory, that it is done.
+        A call that is about to fail because a buffer is full looks first: the receiver may already have announced the
+        copy, through shared memory, to another rank.
         """
         for peer in self.peers():
             peer.look()
@@ -177,7 +177,7 @@ class Engine(Receiving):
         return peer
 
     def shm_domain(self, rank: int) -> Hashable:
-        """Return a value that is equal for processes that read each other's memory; None if no other reads this one."""
+        """Return a value that is equal for processes that read each other's memory; None if there are none."""
         return self.shm_domains[rank] if rank < FIRST_MET else self.environment.home(self.processes.cards[rank])
 
     def share_memory(self, ranks: Iterable[int]) -> bool:

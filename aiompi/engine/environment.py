@@ -60,7 +60,7 @@ class Environment:
 
     @property
     def recovery(self) -> Recovery | None:
-        """Answers questions about communicators with failed members; None if nothing in the job can."""
+        """Answers questions about communicators with failed members; None if the job has no such service."""
         return None
 
     # Other jobs (MPI-2, chapter 5).
@@ -84,7 +84,7 @@ class Environment:
             options: further options of the launcher.
 
         Returns:
-            A request that completes when they have ended, and fails if they cannot be started.
+            A request that completes when the processes have ended, and fails if they cannot be started.
         """
         raise NotImplementedError("this rank cannot start processes")
 

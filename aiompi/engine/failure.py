@@ -103,7 +103,7 @@ class FailureHandler:
 
     def peer_failed(self, peer: Endpoint, error: Exception) -> None:
         """Fail the operations that wait for a peer which will not answer any more."""
-        survives = self._survives(peer)  # asked now: if the last communicator with the peer is freed, it is forgotten
+        survives = self._survives(peer)  # asked now: the peer is forgotten if the last communicator with it is freed
         self._degrade()
         peer.check_sends()
         if peer.finalize_error is None and self._engine.known_peer(peer.rank) is peer:
@@ -266,13 +266,13 @@ class FailureHandler:
 
 
 def _fail(operations: Iterable[Failable], error: Exception) -> None:
-    """Fail operations that are in no table any more, because a waiting schedule may start new ones."""
+    """Fail operations, which are in no table any more, because a waiting schedule may start new operations."""
     for operation in operations:
         operation.fail(another(error))
 
 
 def another(error: Exception) -> Exception:
-    """Return a copy of a kept error: what is raised refers to the frames that it passes, and to their memory."""
+    """Return a copy of a kept error. A raised error refers to the frames that it passes, and so to their memory."""
     if isinstance(error, JobAbortedError):
         return error  # the job has ended, and its memory is not missed
     copied = copy.copy(error)

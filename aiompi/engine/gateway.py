@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Gateway:
-    """Gives each packet that the IMPI host of a rank delivers to the endpoint of its sender.
+    """Takes the packets that the IMPI host of a rank delivers, and gives each packet to the endpoint of its sender.
 
     Args:
         engine: the engine of the rank, which knows its rank in the world.
@@ -25,7 +25,7 @@ class Gateway:
     Attributes:
         limits: the limits that the clients have agreed upon.
         closed: True if this rank has announced that it sends only answers from now on (section 3.8).
-        writing: where data of packets can be written ahead, None if there is no such place.
+        writing: the place where data of packets can be written ahead; None if there is no such place.
     """
 
     def __init__(self, engine: Engine, universe: Universe) -> None:

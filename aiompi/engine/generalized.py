@@ -19,9 +19,10 @@ class GeneralizedRequest(Request[Any]):
     """An operation that the program completes.
 
     Args:
-        query: called with an empty status, which it fills, and the arguments, at completion and for each `status`.
+        query: function that fills an empty status. It is called with the status and the arguments, at completion and
+            for each `status`.
         release: called with the arguments when the request is not needed any more.
-        withdraw: called by `cancel`, with True if the request is complete, and the arguments.
+        withdraw: function that `cancel` calls with True if the request is complete, and with the arguments.
         args, kwargs: the arguments.
     """
 

@@ -1,4 +1,4 @@
-"""The protocol between this rank and one of another IMPI client (IMPI 0.0, section 3.7).
+"""The protocol between this rank and a rank of another IMPI client (IMPI 0.0, section 3.7).
 
 `aiompi.impi.channel` knows the packets and their order. This module connects them with requests and queues. Short
 messages and the first packets of long ones arrive unasked, and wait in the queue of unexpected messages. IMPI limits
@@ -118,7 +118,7 @@ class ImpiPeer(Endpoint):
 
         Args:
             payload: in the form in which it is sent.
-            mode: a ready send waits for its receive as a standard one does, because IMPI has no ready mode.
+            mode: a ready send waits for its receive as a standard send does, because IMPI has no ready mode.
             note: not sent to other clients.
         """
         request = ImpiSend(self.engine, self, payload, nbytes)

@@ -1,4 +1,4 @@
-"""`Matcher`: which message meets which receive of one context (sections 3.2.4 and 3.5), and the probes that wait."""
+"""`Matcher`: matches messages and receives of one context (sections 3.2.4 and 3.5), and keeps the probes that wait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aiompi.engine.probe import Probe
     from aiompi.engine.receive import Receive
 
-#: an offset, and by rank of the world the source of its messages, less this offset
+#: an offset; and by rank of the world, the source number of its messages less this offset
 Sources: TypeAlias = tuple[int, Mapping[int, int]]
 
 
@@ -27,7 +27,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         probes: the waiting probes.
         opener: the peer whose message opened the context before this rank had made the communicator.
         acknowledged: ranks of the world whose failure does not end receives from any source.
-        error: why nothing can be received in this context any more, None if it can.
+        error: why this context receives nothing any more; None as long as it receives.
     """
 
     __slots__ = ("_more_sources", "acknowledged", "context", "error", "opener", "probes")
@@ -42,7 +42,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         self.error: Exception | None = None
 
     def open(self, sources: Mapping[int, int], *more: Sources) -> None:
-        """Note that there is a communicator, and which sources the messages of its members may carry."""
+        """Note that there is a communicator, and which source numbers the messages of its members may carry."""
         self.sources = sources
         self._more_sources = more
         if self.opener is not None:
@@ -50,7 +50,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
             self.opener = None
 
     def admits(self, rank: int, source: int) -> bool:
-        """Return True if messages of a rank of the world may carry this source."""
+        """Return True if messages of a rank of the world may carry this source number."""
         if not self.sources:
             return source >= 0  # the rest is checked once there is a communicator
         if self.sources.get(rank) == source:
@@ -121,7 +121,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         return found
 
     def put_back(self, message: Message) -> None:
-        """Give a message whose receive was withdrawn to the next receive, or make it unexpected again."""
+        """Give a message of a withdrawn receive to the next matching receive, or make it unexpected again."""
         if message.early:
             receive = self.take_tagged(message.source, message.tag)
             self.early.setdefault((message.source, message.tag), []).insert(0, message)
@@ -150,8 +150,8 @@ class Matcher(MatchQueues["Receive", "Message"]):
         """Withdraw the receives and probes of one rank of the world, or all, and return them for the caller to fail.
 
         Args:
-            any_source: True to withdraw also receives and probes of any source that could match a message of that rank,
-                except receives that `stay`.
+            any_source: True to withdraw also receives and probes of any source that could match a message of that rank.
+                Receives that `stay` are kept.
         """
         ranks = {rank, ANY_SOURCE} if any_source and rank in self.sources else {rank}
         receives = [

@@ -1,4 +1,4 @@
-"""Messages on the receiving side: `Message`, an unexpected one, and `Landing`, where a payload arrives in pieces."""
+"""Messages on the receiving side: `Message` is an unexpected one, `Landing` a place where a payload arrives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Message(Envelope):
     Attributes:
         peer: the sender.
         length: bytes of the message. Source, tag and order are the attributes of `Envelope`.
-        srqid: the sender's id for the message. The receiver uses it to ask for a long message (`rts`) and to
+        srqid: the sender's id for the message. The receiver sends this id to ask for a long message (`rts`), or to
             acknowledge a synchronous one (`sync`).
         note: a number that the sender has sent to the receive, 0 if none.
         asked: True if this rank has asked for the announcement.
@@ -106,7 +106,7 @@ class Message(Envelope):
         return self.peer.error if self.data is None and self.landing is None else None
 
     def deliver_to(self, receive: Receive) -> None:
-        """Give the payload to its receive, where the rest of it arrives too; keep no copy."""
+        """Give the payload to its receive, where its rest arrives too; keep no copy."""
         landing, data = self.landing, self.data
         self.landing = self.data = None
         if data is not None:
@@ -139,7 +139,7 @@ class Dropped:
 
 
 class Landing:
-    """Memory for the payload of one arriving message, and the target that is notified when it is complete.
+    """Memory for the payload of one arriving message, and the target that is notified when the payload is complete.
 
     Bytes beyond the memory are dropped, so that a receive buffer that is too small is never overrun.
 
@@ -184,7 +184,10 @@ class Landing:
         self.advance(len(payload))
 
     def divert(self, wait: bool = True) -> bool:
-        """Keep other processes from writing into the memory; return False if one still writes and `wait` is False."""
+        """Keep other processes from writing into the memory; return False if one still writes and may go on.
+
+        With `wait` the call waits until no process writes.
+        """
         return self.offer is None or self.offer.close(wait)
 
     @classmethod

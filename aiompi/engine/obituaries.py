@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from aiompi.engine.environment import Environment
     from aiompi.engine.processes import Name
 
-#: most obituaries that are kept. An obituary may arrive before this rank meets its process or notices its end.
+#: most obituaries that are kept. An obituary may arrive before this rank meets the process or notices the end of the
+#: process.
 _KEPT: Final = 512
 
 
@@ -24,8 +25,8 @@ class Obituaries:
         environment: is told of each new report, and passes it on.
 
     Attributes:
-        starters: for each spawned job that this rank has met, by id, the process that spawned it. Only reports of that
-            process about that job count.
+        starters: the process that spawned each spawned job that this rank has met, by the id of the job. Only reports
+            of that process about that job count.
     """
 
     def __init__(self, environment: Environment) -> None:

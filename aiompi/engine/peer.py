@@ -3,9 +3,9 @@
 Eager: a message of at most `eager_limit` bytes is sent at once, as long as the receiver has granted memory for it
 (`credit`). If the receiver can copy from the memory of this rank, the limit is `shm_eager_limit` bytes.
 
-Rendezvous: any other message is announced (RTS). When it is matched, the receiver asks for it (CTS), and the payload
-goes from user memory to user memory (DATA). A receiver that can read the sender's memory copies the message itself when
-it is matched, and answers (SYNCACK). So a sender without credit waits for its receiver, and order and progress are
+Rendezvous: any other message is announced (RTS). When the message is matched, the receiver asks for it (CTS), and the
+payload goes from user memory to user memory (DATA). A receiver that can read the sender's memory copies the matched
+message itself, and answers (SYNCACK). So a sender without credit waits for its receiver, and order and progress are
 kept. Announcements are bounded too: at most MAX_ANNOUNCED are unanswered. The sender withholds all further messages
 until the receiver asks for them (`withheld`).
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: contexts that messages of one peer may open before this rank has made the communicators
 MAX_CONTEXTS = 2**14
-#: announcements that are kept with their offers; messages announced beyond these are asked for
+#: most announcements that are kept with their offers; for further messages this rank asks the sender
 _MAX_OFFERS = 2**12
 
 
@@ -142,7 +142,7 @@ class Peer(SendingPeer):
             matcher.add_unexpected(message)
 
     def _matcher(self, context: int, source: int) -> Matcher:
-        """Return the queues of a context, to which the peer sends a message with this source."""
+        """Return the queues of the context in which the peer sends a message with this source number."""
         matcher = self._contexts.get(context)
         if matcher is None:
             self.contexts_opened += 1
@@ -218,7 +218,7 @@ class Peer(SendingPeer):
             self.questions.early.pop(message.srqid, None)
 
     def fetch(self, receive: Receive, source: int, tag: int, length: int, srqid: int, offer: Offer | None) -> None:
-        """Copy a long message from where it is, or ask the peer to send it."""
+        """Copy a long message from the peer's memory, or ask the peer to send the message."""
         if offer is not None and offer.land(self, receive, source, tag, length, srqid):
             return
         wanted = receive.wanted(length)

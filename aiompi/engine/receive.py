@@ -78,7 +78,7 @@ class Receive(PostedReceive):
         self._finish()
 
     def _decodes_in_steps(self, data: bytearray | memoryview) -> bool:
-        """Begin to decode the message of a large object before the receive is complete; return False if it is small."""
+        """Begin to decode a message before the receive is complete; return False if it is small."""
         is_large = getattr(self.decode, "is_large_message", None)  # `isinstance` takes ten times as long
         if is_large is None or not is_large(data):
             return False
@@ -88,7 +88,7 @@ class Receive(PostedReceive):
         return True
 
     def _decoded(self, decoding: Request[Any]) -> None:
-        """Complete the receive, which keeps its message: it may still be withdrawn before `result` is called."""
+        """Complete the receive, but keep its message: the receive may still be withdrawn before `result` is called."""
         error = decoding.exception()
         if error is not None and not isinstance(error, Exception):
             self._decoding = None  # it was interrupted, so that `result` decodes
@@ -121,11 +121,11 @@ class Receive(PostedReceive):
             cast("Engine", self._engine).post(self)
 
     def interrupt(self, error: Exception) -> None:
-        """Raise an error in the calls that wait for the receive, although it is still posted; see `resume`."""
+        """Raise an error in the calls that wait for the receive, which stays posted; see `resume`."""
         super().fail(_pending(error))
 
     def resume(self) -> None:
-        """Be incomplete again after `interrupt`: a message has come, or the failure is acknowledged."""
+        """Become incomplete again after `interrupt`: a message has come, or the failure is acknowledged."""
         if type(self._error) is ProcessFailedPendingError:
             self._error = None
             self._done = self._error_seen = False
@@ -182,7 +182,7 @@ class Receive(PostedReceive):
         self.matcher.put_back(message)
 
     def _message_again(self, landing: Landing | None) -> Message:
-        """Make the matched message again as it was before, with the bytes that have arrived."""
+        """Rebuild the matched message as it was before the match, with the bytes that have arrived."""
         engine = cast("Engine", self._engine)
         peer = engine.peer(engine.rank) if landing is None else landing.peer
         message = Message(peer, self.matcher, self.source, self.tag, self.length, 0, rts=False, sync=False)
@@ -190,7 +190,7 @@ class Receive(PostedReceive):
         return message
 
     def _rest_on(self, message: Message, landing: Landing | None) -> None:
-        """Give a new message the order of the matched one, and its content if there is memory for that."""
+        """Give a new message the order of the matched message, and its content if there is memory for the content."""
         message.order = self.order
         self.landing = None
         if landing is None:

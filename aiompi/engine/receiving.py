@@ -64,7 +64,7 @@ class Receiving(Progress):
     def receive_arrived(
         self, matcher: Matcher, source: int, tag: int, decode: Decode, status: Status | None
     ) -> ArrivedReceive | None:
-        """Receive the message that a receive would match now, if it is short, has arrived, and needs no answer."""
+        """Receive the message that matches now, if this message is short, has arrived, and needs no answer."""
         if self._dropped:
             self.finalizers.run()
         message = matcher.find_unexpected(source, tag)

@@ -51,7 +51,7 @@ class Schedule(ChainedRequest[T_co]):
 
     Attributes:
         owner: the object for which it runs.
-        call: name of the call that it serves, for `repr`; empty if it serves none.
+        call: name of the call that the schedule serves, for `repr`; empty if it serves none.
         awaited: the request that its coroutine waits for.
     """
 
@@ -65,7 +65,7 @@ class Schedule(ChainedRequest[T_co]):
         self.owner = owner
         self.call = call
         self.awaited: Request[Any] | None = None
-        # Of a rank that is traced: where the program has started it, and where the program waits for it.
+        # For a traced rank: the places where the program has started the schedule and where the program waits for it.
         self._place = 0 if engine.recorder is None else engine.recorder.place()
         self._wait_place: int | None = None
         self._step()

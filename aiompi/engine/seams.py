@@ -65,7 +65,7 @@ class StepwiseCodec(StepwiseDecode, Protocol):
 
 
 class Recovery(Protocol):
-    """What a rank asks of the agent of its job about communicators with failed members."""
+    """The questions of a rank to the agent of its job about communicators with failed members."""
 
     @property
     def pending(self) -> bool:
@@ -129,10 +129,10 @@ class Driver(Protocol):
 
     @property
     def in_own_thread(self) -> bool:
-        """True if the calling thread is the only one in which the rank does anything."""
+        """True if the rank does all its work in the calling thread."""
 
     def waiter(self, request: Any) -> Waiter | None:
-        """Return what awaiting code yields in order to wait for a `Request`; None if that is complete now."""
+        """Return the object that code yields in order to wait for a `Request`; None if the request is complete now."""
 
     def completes_soon(self, request: Request[Any]) -> bool:
         """Look for a moment whether a request completes; return True if it is complete."""
@@ -216,7 +216,7 @@ class Failable(Protocol):
 
 
 class BufferOwner(Failable, Protocol):
-    """An operation whose memory a link reads until the link has sent the payload, or has broken."""
+    """An operation whose memory a link reads, until the link has sent the payload or has broken."""
 
     def sent(self) -> None:
         """Note that the memory is no longer needed."""
@@ -255,7 +255,7 @@ class Link(Protocol):
 
     @property
     def far(self) -> bool:
-        """True if the peer may be on another host, so that its answers take long."""
+        """True if the peer may be on another host, so that answers of the peer take long."""
         return False
 
     @property

@@ -1,4 +1,4 @@
-"""`SendingPeer`: the messages of this rank to another rank, and what that rank answers to them."""
+"""`SendingPeer`: the messages of this rank to another rank, and that rank's answers."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class SendingPeer(WithholdingEndpoint):
                 request.fail(another(self.finalize_error))
 
     def _answer_to(self, srqid: int) -> Send:
-        """Take the send that gets its last answer; nothing refers to its memory any more."""
+        """Remove and return the send that gets its last answer, after which nothing refers to its memory."""
         request = self._answered(srqid)
         del self.engine.sends[srqid]
         self._unanswered -= 1

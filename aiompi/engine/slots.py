@@ -1,4 +1,4 @@
-"""Slots: shared memory through which each rank of a group shows its contribution to a collective to all others.
+"""Slots: shared memory in which each rank of a group shows all others its contribution to a collective.
 
 Where ranks share memory, collectives on short blocks use slots. The native core implements them. This module has the
 sizes, and the interface between the engine and the transport of shared memory.

@@ -45,7 +45,7 @@ class Typed(Scattered, Protocol):
         """Return its content as a message in external32."""
 
     def from_external32(self, message: memoryview) -> None:
-        """Fill it with an external32 message of at most `external_nbytes` bytes, and touch no other memory."""
+        """Fill the memory from an external32 message of at most `external_nbytes` bytes, and touch no other memory."""
 
 
 class _External:

@@ -7,9 +7,10 @@ per context and tag is open at a time, so the receiver keeps no more messages th
 announcement lets the sender announce the next withheld message unasked. So every receive meets its message, however
 many others were sent before.
 
-Order. A message is *early* if it is announced before a message of its context that was sent first. Receives of its tag
-match it, because it is the first with that tag. Receives of any tag do not match it until it is in turn. The sender
-says so when it would announce the message unasked, or when a receive of any tag asks and this is the first message.
+Order. A message is *early* if it is announced before a message of its context that was sent first. Receives of the tag
+of an early message match this message, because it is the first with that tag. Receives of any tag do not match an early
+message until its turn comes. The sender tells the receiver about the turn when it would announce the message unasked,
+or when a receive of any tag asks and this message is the first one.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class Withheld:
             self._peer.emit(frame.TURN, srqid=srqid)
 
     def take(self, srqid: int) -> bool:
-        """Remove a message that will not be sent; return False if it has already been announced."""
+        """Remove a message that will not be sent; return False if the message has already been announced."""
         held = self._held.get(srqid)
         if held is None or held.state != _SILENT:
             return False
@@ -188,7 +189,7 @@ class Questions:
             ) from None
 
     def in_turn(self, srqid: int) -> None:
-        """Note that an early message, if it is still there, is in turn: receives of any tag match it, too."""
+        """Note that the turn of an early message has come, if it is still queued: any receive matches it now."""
         message = self.early.pop(srqid, None)
         if message is None:
             return
@@ -207,7 +208,7 @@ class Questions:
 
 
 class WithholdingEndpoint(CreditedEndpoint):
-    """A peer; this rank and the peer each withhold messages beyond the bound of announcements from the other.
+    """A peer with which messages beyond the bound of announcements are withheld, in both directions.
 
     Attributes:
         questions: the questions that it was asked; None while it withholds no message.

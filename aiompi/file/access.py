@@ -246,7 +246,7 @@ class Access:
             )
 
     def _alone(self, name: str, work: Callable[[], int], nbytes: int, stop: Stop, *, at_once: bool) -> Request[Status]:
-        """Start an access that no other process takes part in; it is made here if nothing waits for this thread."""
+        """Start an access of this process alone; it is made in this thread if nothing waits for the thread."""
         running = self.disk.run(work, nbytes=nbytes, at_once=at_once)
         if not running.done():
             return self._operation(self._done(name, running), stop)
@@ -285,7 +285,7 @@ class Access:
         return self.comm.run(self._done(name, self.disk.run(work, at_once=at_once)))
 
     def together(self, name: str, prepare: Callable[[], Steps[T]]) -> Request[T]:
-        """Start a collective operation. Where it cannot be made in this process, it fails in all of them.
+        """Start a collective operation. Where the operation cannot be made in this process, it fails in all processes.
 
         Args:
             name: of the call.
@@ -318,7 +318,7 @@ class Access:
         return done
 
     def _guarded(self, view: View, start: int, nbytes: int, writing: bool) -> contextlib.AbstractContextManager[None]:
-        """Return the lock that an access in atomic mode holds on its bytes (section 14.6.1)."""
+        """Return the lock that an access in atomic mode holds on the bytes of the access (section 14.6.1)."""
         first, last = view.position(start), view.position(start + nbytes - 1)
         return locked(self.fd, self._mutex, first, last + 1 - first, shared=not writing)
 

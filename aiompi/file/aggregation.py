@@ -85,7 +85,7 @@ def read_window(fd: int, wanted: Sequence[Pieces]) -> tuple[list[memoryview], in
         wanted: the pieces of each rank.
 
     Returns:
-        The data of each rank, as far as the file has them; the first wanted byte after its end, or None.
+        The data of each rank, up to the end of the file; and the first wanted byte behind that end, or None.
 
     Raises:
         OSError: the system cannot read them.

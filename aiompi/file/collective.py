@@ -1,8 +1,8 @@
 """Collective accesses: in two phases where pieces are small (MPI-4.1, section 14.4.2).
 
-Some ranks are *aggregators*: each writes or reads a part of the file in large pieces for all ranks, and exchanges the
-data with them. Aggregators write no byte that no rank has given, because other programs may own the bytes between the
-pieces. Where pieces are large, or each rank has one, every rank moves its own.
+Some ranks are *aggregators*: each writes or reads one part of the file in large pieces for all ranks, and exchanges
+data with all ranks. Aggregators write no byte that no rank has given, because other programs may own the bytes between
+the pieces. Where pieces are large, or each rank has one piece, every rank moves its own data.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ class _Exchange:
         return arrivals
 
     async def _read_for_all(self, step: int) -> list[Request[None]]:
-        """Read the pieces of a step, as far as the file has them, and send them to the ranks."""
+        """Read the pieces of a step, up to the end of the file, and send them to the ranks."""
         channel = self._channel
         wanted = [(rank, self._window_of(part, step)) for rank, part in enumerate(self._parts)]
         wanted = [(rank, part) for rank, part in wanted if part.nbytes]
@@ -324,7 +324,7 @@ class _Exchange:
 
 
 def aggregators(hosts: Sequence[Sequence[int]], wanted: int) -> list[int]:
-    """Return the ranks that move the data of all, by turns from each host.
+    """Return the ranks that move the data of all ranks, chosen from the hosts in turn.
 
     Args:
         hosts: the ranks of each host.

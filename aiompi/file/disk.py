@@ -47,7 +47,7 @@ class Disk:
 
     @property
     def calls_here(self) -> bool:
-        """True if functions for which the caller waits are called in its thread: no event loop or thread waits then."""
+        """True if a function runs in the thread that waits for it: no event loop or other thread waits then."""
         engine = self._engine()
         return engine is not None and not (engine.driver.sliced or engine.driver.background)
 

@@ -74,8 +74,8 @@ async def agree(channel: Channel, error: Exception | None, data: bytes = b"") ->
         The data of all processes, in rank order.
 
     Raises:
-        Exception: a process has failed. A process that has an error raises it, all others raise an MPI error that names
-            the first such process and its error.
+        Exception: a process has failed. A process that has an error raises its own error. All other processes raise an
+            MPI error that names the first such process and its error.
         FileError: ERR_NOT_SAME: another process has made another call.
         RemoteProtocolError: what another process has sent is malformed.
     """
@@ -120,7 +120,7 @@ def _disagreement(channel: Channel, others: dict[str, int]) -> MPIError:
 
 
 def _telling(error: Exception) -> bytes:
-    """Return the message about an error of this process; what is no MPI error is one of an argument."""
+    """Return the message about an error of this process; if it is no MPI error, it is one of an argument."""
     if isinstance(error, MPIError):
         return json.dumps([error.error_class, str(error)]).encode()
     return json.dumps([errors.ERR_ARG, f"{type(error).__name__}: {error}"]).encode()

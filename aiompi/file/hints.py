@@ -18,7 +18,7 @@ class Hints:
     """The hints of a program about a file. Unknown hints and invalid values are ignored.
 
     Attributes:
-        cb_nodes: number of ranks that move the data of all; 0: two for each host.
+        cb_nodes: number of ranks that move the data of all ranks; 0 for two ranks on each host.
         cb_buffer_size: bytes that each of them collects at a time.
         cb_write, cb_read: whether collectives move data through these ranks: "enable", "disable" or "automatic".
     """

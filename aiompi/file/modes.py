@@ -39,7 +39,7 @@ _KNOWN: Final = 2 * MODE_APPEND - 1
 
 
 def flags_of(amode: int) -> int:
-    """Return the flags of `os.open` for a mode of access, without those that create the file.
+    """Return the flags of `os.open` for a mode of access, without the flags that create the file.
 
     Raises:
         FileError: ERR_AMODE: the mode contradicts itself (MPI-4.1, section 14.2.1).

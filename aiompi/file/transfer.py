@@ -19,7 +19,7 @@ from aiompi.datatype.layout.layout import Layout
 STEP: Final = 8 * 2**20
 #: pieces of memory that one system call takes
 _IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
-#: average bytes of a run of memory from which on the kernel gathers the runs; shorter ones are packed first
+#: average bytes of a run of memory above which the kernel gathers the runs; shorter runs are packed first
 _LONG_RUN: Final = 16 * 2**10
 #: most bytes that one read takes to serve several pieces
 _WINDOW: Final = 4 * 2**20
@@ -43,7 +43,7 @@ class Stream:
 
     Args:
         memory: the memory that has it.
-        runs: places in the memory and lengths of its pieces; None if it is the whole memory.
+        runs: where the pieces lie in the memory, and their lengths; None if the transfer uses the whole memory.
     """
 
     __slots__ = ("_first", "_memory", "_places", "_starts", "nbytes", "whole")
@@ -228,7 +228,7 @@ def layout_of(pieces: tuple[IntArray, IntArray], low: int) -> Layout:
 
 
 def _each(pieces: tuple[IntArray, IntArray]) -> Iterator[tuple[int, int]]:
-    """Yield pieces as Python integers, a few at a time: they take more memory than those of NumPy."""
+    """Yield pieces as Python integers, a few at a time, because Python integers take more memory than NumPy's."""
     offsets, lengths = pieces
     for first in range(0, len(offsets), _BATCH):
         yield from zip(offsets[first : first + _BATCH].tolist(), lengths[first : first + _BATCH].tolist(), strict=True)

@@ -102,7 +102,7 @@ class View:
         """Return the bytes of the stream that the items of a buffer take.
 
         Raises:
-            InvalidCountError: they are not a whole number of elementary types, or the stream is empty.
+            InvalidCountError: the bytes are not a whole number of elementary types, or the stream is empty.
         """
         nbytes = buffer.external_nbytes if self.external else buffer.nbytes
         if nbytes and not self._size:
@@ -130,7 +130,7 @@ class View:
         return _joined(offsets, lengths)
 
     def count(self, start: int, nbytes: int) -> int:
-        """Return about how many pieces a part of the stream has, at least 1 byte."""
+        """Return about how many pieces a part of the stream has, for a part of at least 1 byte."""
         if self._offsets is None:
             return 1
         return self._run(start + nbytes - 1)[0] - self._run(start)[0] + 1

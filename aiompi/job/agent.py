@@ -361,7 +361,7 @@ class Agent:
     def _end(self) -> str:
         """Return why the connection has ended.
 
-        The error may be in the socket only, or TLS may have taken it from there.
+        The error may be in the socket only, or TLS may have taken the error from the socket.
         """
         silent = 0 < self._heartbeat <= (0.0 if self._socket is None else liveness.silence(self._socket))
         return liveness.CUT_OFF if silent else "the launcher is gone"

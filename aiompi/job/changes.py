@@ -15,7 +15,7 @@ class Member:
     Attributes:
         id: its number in the job; numbers are never used again.
         host: name of its machine.
-        since: when it joined, in seconds since the epoch, by the clock of the job.
+        since: when the member joined, in seconds since the epoch, by the clock of the job.
         attributes: the attributes with which it joined.
     """
 
@@ -41,7 +41,7 @@ class MemberChange:
 
 
 class Event:
-    """An event that tasks wait for. Unlike that of asyncio it goes on in another loop when its own one is closed.
+    """An event that tasks wait for. Unlike asyncio's, it goes on in another loop when its own loop is closed.
 
     Args:
         check: refuses a call in a wrong thread or event loop.

@@ -1,8 +1,8 @@
 """`Companion`, a process beside a rank. It does what the rank cannot do while it computes or is stopped.
 
 The companion ends a computing rank whose job has ended, and tells the agent that the rank is stopped. No thread of the
-rank could: while C code holds the GIL none of them runs, and a signal stops them all. This file is also the program of
-the companion.
+rank could do this: while C code holds the GIL no thread runs, and a signal stops all threads. This file is also the
+program of the companion.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def watch(
 
 
 def _accompany(pid: int, rank: int, seconds: float, *, ends: bool) -> None:
-    """Be the companion of a rank; report if it is stopped for `seconds`, 0 for no reports."""
+    """Be the companion of a rank. If the rank is stopped for `seconds`, report it; 0 for no reports."""
     stops, pause = _load_stops(seconds) if seconds else (None, None)
     while not watch(_CONNECTION, _PIPE, pid, rank, ends=ends, limit=pause):
         if stops is not None and stops.look(0, pid) and _report():

@@ -22,7 +22,7 @@ _RECHECK: Final = 0.02
 _LOOKS: Final = 12
 #: most checks for data that a rank sent before it left, which may still be in flight
 MANY_LOOKS: Final = 1500
-#: seconds after the end of a link before this rank asks the agent why it ended, which is seldom necessary
+#: seconds after the end of a link before this rank asks the agent why the link ended, which is seldom necessary
 _SUSPECT: Final = 0.25
 #: most seconds to wait for the launcher of a spawned job to report why a process ended. A busy machine may delay the
 #: report by some seconds; it never comes if the launcher has ended too, or the network is cut
@@ -170,8 +170,8 @@ class FailureDetector:
         """Handle a rank that has left: close its links once all its data has arrived, or after many checks.
 
         Args:
-            looks: number of checks so far. They are bounded, because a pending connection may only claim to be the
-                peer's.
+            looks: number of checks so far. The checks are bounded, because a pending connection may only claim to be
+                the peer's.
         """
         if any(transport.linked(peer) for transport in self._transports):
             return  # the end of its last link does this

@@ -46,7 +46,7 @@ class Scope(Protocol[T_co]):
 class Joining(Generic[T_co]):
     """A rank or a member from its start to its end: `async with` it, or `await` it and end the result yourself.
 
-    With `init`, leaving the block by an exception ends the job, since the other ranks would wait in vain. Leaving it
+    With `init`, an exception that leaves the block ends the job, since the other ranks would wait in vain. Leaving it
     otherwise finalizes. If that wait is cancelled, this rank leaves alone.
 
     Args:
@@ -90,7 +90,7 @@ def _is_imported(module: str) -> bool:
 
 
 async def import_in_thread(module: str) -> None:
-    """Import a module in a thread that ends with it, so that the event loop goes on meanwhile."""
+    """Import a module in a thread that ends after the import, so that the event loop goes on meanwhile."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
@@ -118,8 +118,8 @@ def init(
 
     Args:
         address: "HOST:PORT" of a job that waits for its ranks (`aiompi-launch --serve N`), as the launcher printed
-            it, or with a name. The loop goes on while the name is resolved; each of its addresses is tried, and all
-            of that takes at most `connect_timeout`.
+            it, or with a name. The loop goes on while the name is resolved. Each of its addresses is tried; name and
+            addresses together take at most `connect_timeout`.
         key: of the job at the address, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that
             AIOMPI_KEY_FILE names.
         rank: wanted in the job at the address; by default ranks are given in the order of arrival.
@@ -134,7 +134,8 @@ def init(
 
     Cancelling:
         Cancelling the start, as a time limit does, gives up joining and ends the job if the launcher has started
-        this rank. At the end of the block this rank waits for the others; cancelling that wait lets it leave at once.
+        this rank. At the end of the block this rank waits for the others; if the wait is cancelled, this rank leaves at
+        once.
 
     Example:
         async with aiompi.init() as world:
@@ -168,10 +169,10 @@ def join(
     member has left.
 
     Args:
-        address: "HOST:PORT", as the launcher printed it, or with a name. The loop goes on while the name is
-            resolved; each of its addresses is tried, and all of that takes at most `connect_timeout`.
+        address: "HOST:PORT", as the launcher printed it, or with a name. The loop goes on while the name is resolved.
+            Each of its addresses is tried; name and addresses together take at most `connect_timeout`.
         key: of the job, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
-        attributes: what other members learn of this one: a dict of what msgpack can express, at most 64 KiB.
+        attributes: what other members learn of this member: a dict of values that msgpack can express, at most 64 KiB.
         settings: instead of those of the environment and `rc`.
 
     Returns:
@@ -231,7 +232,7 @@ async def spawn(
         The intercommunicator with the ranks, or the merged communicator. `await children.Disconnect()` parts.
 
     Raises:
-        SpawnError: they cannot be started, or have ended before they joined; the message says why.
+        SpawnError: the ranks cannot be started, or have ended before they joined; the message says why.
 
     Cancelling:
         Cancelling the await, as a time limit does, ends the ranks that have been started.

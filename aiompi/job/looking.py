@@ -27,7 +27,7 @@ _EVERYBODY: Final = " on MPI_COMM_WORLD"
 class Looking:
     """Looks at the rank that it is part of. Unless the rank is recorded anyway, it is from now on.
 
-    A wait that began before is found on the stack, or in the tasks of the event loop.
+    A wait that began before this call is found on the stack, or in the tasks of the event loop.
 
     Args:
         engine: engine of the rank.
@@ -102,7 +102,7 @@ def _call(frame: FrameType | None) -> str:
 
 
 def wait_of_tasks(tasks: Iterable[Any]) -> str:
-    """Return the operation for which a task waits, with its line, and how many other tasks wait; empty if none does."""
+    """Return the operation for which a task waits, its line, and how many other tasks wait; empty if none waits."""
     waits = sorted(filter(None, map(_operation, tasks)))
     more = f", and {len(waits) - 1} more" if len(waits) > 1 else ""
     return waits[0] + more if waits else ""

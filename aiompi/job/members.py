@@ -1,7 +1,7 @@
 """Open jobs: `serve` serves one, `join` makes a process a member, and its `assemble` makes a world of members.
 
-A `Membership` has one connection to the agent of the job, which reports all members and decides which of them are a
-world. Each world is an `AssembledWorld` with a `Runtime` of its own, so that nothing of one world reaches the next.
+A `Membership` has one connection to the agent of the job. The agent reports all members, and decides which of them form
+a world. Each world is an `AssembledWorld` with a `Runtime` of its own, so that nothing of one world reaches the next.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from aiompi.job.runtime import Runtime
 from aiompi.settings import Settings
 from aiompi.wire import control, hello, liveness
 
-#: most seconds that a member spends on leaving a world: on delivering what it has sent there
+#: most seconds that a member takes to leave a world, in which it delivers what it has sent there
 _LEAVE_LIMIT: Final = 5.0
 
 
@@ -75,7 +75,7 @@ class Job:
         return self._changes.read()
 
     def _enter(self, cards: list[control.MemberCard]) -> None:
-        """Take the list of members; it comes again in place of changes that this process was too slow to read."""
+        """Take the list of members. It comes again, in place of changes, if this process reads changes too slowly."""
         before, now = self._members, {card["id"]: Member(**card) for card in cards}
         if not before:
             self._members = now
@@ -112,7 +112,7 @@ class ServedJob(Job):
 
 
 class Changed:
-    """An awaitable that is complete once a world should be assembled again; its result is the reason."""
+    """An awaitable that completes when a world should be assembled again; the result is the reason."""
 
     def __init__(self, check: Callable[[], object]) -> None:
         self._event = Event(check)
@@ -140,7 +140,7 @@ class AssembledWorld(World):
     Attributes:
         generation: number of the world in its job, from 1 on, the same at all ranks.
         members: the members, by rank. The oldest member is rank 0.
-        changed: awaitable that is complete once a member of the world is gone, or another member wants to be in it.
+        changed: awaitable that completes when a member of the world is gone, or another member wants to join the world.
     """
 
     __slots__ = ("_left", "changed", "generation", "members")
@@ -261,7 +261,7 @@ class Membership:
 
         The world is complete as soon as every member of an earlier world has asked too, and enough members have asked.
         When the time of a member is over, the world consists of the members that have asked. The result is the same at
-        all of them; ranks are in the order in which the members joined.
+        all these members; ranks are in the order in which the members joined.
 
         Args:
             at_least: smallest size of the world.
@@ -273,10 +273,10 @@ class Membership:
         Raises:
             TimeoutError: there are fewer members after this time.
             JobAbortedError: the job has ended.
-            LocalProtocolError: this member has left the job, or another call of it waits for a world.
+            LocalProtocolError: this member has left the job, or another call of this member waits for a world.
 
-        Cancelling:
-            Cancelling the await, as a time limit does, takes back the wish; the other members wait for others.
+        Cancelling: Cancelling the await, as a time limit does, withdraws the request for a world; the other members go
+            on waiting.
 
         Example:
             async with await member.assemble(at_least=2) as world:
@@ -353,7 +353,7 @@ class Membership:
     # The end.
 
     async def leave(self) -> None:
-        """Leave the job. What this member has sent is delivered; if this call is cancelled, it leaves at once."""
+        """Leave the job, after all messages of this member are delivered, or at once if the call is cancelled."""
         self._driver.check_thread()
         if self._over is not None:
             return
@@ -447,7 +447,7 @@ def _checked(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(number: int) -> Member:
-    """Return a member that has gone between the decision of the agent and its arrival."""
+    """Return a member that has gone after the decision of the agent and before the arrival of the decision."""
     return Member(number, "", 0.0, {})
 
 
@@ -469,8 +469,8 @@ async def serve(
     The job lives in the event loop of the program, and ends with the block. The program is a member only if it joins.
 
     Args:
-        host: address of this machine to listen on, or a name of it; by default that of the setting `interface`, or
-            else 127.0.0.1.
+        host: an address of this machine to listen on, or its name; by default the address of the setting `interface`,
+            or else 127.0.0.1.
         port: to listen on, 0 for one that the setting `port_range` allows.
         key: of the job, hexadecimal or bytes; a new one by default.
         at_least: smallest size of a world.

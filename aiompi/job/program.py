@@ -1,4 +1,4 @@
-"""Main programs: they are run as Python runs them, or loaded under another name for their functions and classes."""
+"""Main programs, which run as Python runs them, or are loaded under another name for their functions and classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
 _ATTRIBUTE: Final = "__program__"  # attribute of the main module: its `MainProgram`
-#: True inside the calls of a program that a worker loads for its functions; also in its tasks, but not in other threads
+#: True inside the calls of a program that a worker loads for its functions. True also in tasks of these calls, but not
+#: in other threads.
 _is_loading: Final = contextvars.ContextVar("_is_loading", default=False)
 
 
@@ -63,7 +64,7 @@ class MainProgram(NamedTuple):
 
     @classmethod
     def of_main(cls) -> MainProgram | None:
-        """Return the program that Python runs in this process; None if it is no module and has no file."""
+        """Return the program that Python runs in this process; None if the program is no module and has no file."""
         main = sys.modules["__main__"]
         spec = getattr(main, "__spec__", None)
         path = getattr(main, "__file__", None)

@@ -26,7 +26,7 @@ from aiompi.settings import Settings
 _LONGEST: Final = 100
 #: seconds after which an unfinished file counts as left over; writing one takes a millisecond
 _UNFINISHED: Final = 60.0
-#: names of these files; the directory, which the user may choose, may have other files
+#: names of these files: the user may choose a directory that has other files as well
 _TEMPORARY: Final = re.compile(r"[0-9a-f]+\.aiompi-[0-9]+")
 
 
@@ -146,12 +146,12 @@ def _path(settings: Settings, service: str) -> str:
     encoded = text(service, "service_name").encode().hex()
     if not 0 < len(encoded) <= 2 * _LONGEST:
         raise InvalidServiceError(f"a service name has 1 to {_LONGEST} bytes; {service!r} has {len(encoded) // 2}")
-    import tempfile  # jobs without names do not need it, and a forked rank must not inherit its random numbers
+    import tempfile  # for jobs that publish names; a forked rank must not inherit its random numbers
 
     directory = settings.names or os.path.join(tempfile.gettempdir(), f"aiompi-names-{os.getuid()}")
     with _usable(directory):
         os.makedirs(directory, 0o700, exist_ok=True)
-        # In a directory where all may write, another user could have made a link to a directory of this one.
+        # In a directory where all users may write, another user could have made a link to a directory of this user.
         found = os.stat(directory, follow_symlinks=bool(settings.names))
     if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise InvalidServiceError(f"{directory} is not private to this user; set AIOMPI_NAMES to one that is")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Runtime:
-    """A rank of a job, or the only rank of a job of its own if there is no contact.
+    """A rank of a job; without a contact, the only rank of a job of its own.
 
     Args:
         driver: driver in which this rank waits.
@@ -143,12 +143,13 @@ class Runtime:
         if directory:
             from aiompi.trace.recording import Recording  # seldom needed
 
-            # The ranks of a job that this one has spawned, or that replaces it, have the same numbers.
+            # The ranks of a job that this rank has spawned, or that replaces the job of this rank, have the same
+            # numbers.
             taken = os.path.exists(os.path.join(directory, f"rank-{self.engine.rank}.trace"))
             self._recording = Recording(self.engine, os.path.join(directory, str(os.getpid())) if taken else directory)
 
     def _look(self, number: int) -> None:
-        """Tell the agent what this rank does now, or, if the number is 0, prepare for that no more."""
+        """Tell the agent what this rank does now; if the number is 0, stop preparing for such questions."""
         if self._looking is None and number:
             from aiompi.job.looking import Looking  # seldom needed
 
@@ -189,7 +190,7 @@ class Runtime:
 
     def _on_fatal(self, error: BaseException) -> None:
         """Handle the failure of an operation that no call waits for: it can only end the job (section 2.7)."""
-        # A peer that fails does not end this rank if the job survives failures, or if it may be of another job.
+        # A peer that fails does not end this rank if the job survives failures, or if the peer may be of another job.
         engine = self.engine
         if (engine.survives or engine.processes.has_met) and isinstance(error, ProcessFailedError | RevokedError):
             return
@@ -238,7 +239,7 @@ class Runtime:
         return self.engine.at_rest() and self.wiring.idle()
 
     def fail(self, error: BaseException) -> None:
-        """End the job because of an exception that the program does not catch; or this rank, if the job survives it."""
+        """End the job, or only this rank if the job survives that, because of an uncaught exception."""
         code, cause = 1, failure(error)
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             code = int(error.code)  # it may be True

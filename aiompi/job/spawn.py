@@ -1,8 +1,8 @@
 """Jobs that a process starts: a launcher as its child, whose ranks connect to a port of the process (MPI_Comm_spawn).
 
-A socket pair connects the process and the launcher. The launcher sends the causes of failures through it
-(`control.Obituary`), and ends the job when the other end closes, because the kernel closes it however the process ends.
-The driver waits for both, and for the end of the launcher.
+A socket pair connects the process and the launcher. Through the port the launcher sends the causes of failures
+(`control.Obituary`). It ends the job when the other end of the port closes, which the kernel does however the process
+ends. The driver waits for both, and for the end of the launcher.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Children:
 
         Args:
             programs, port, options: as there.
-            hosts: addresses at which other hosts reach this rank, and shall reach the new processes.
+            hosts: addresses at which other hosts reach this rank; the new processes use these addresses.
         """
         settings = self._engine.settings
         given = settings.bind or settings.interface or not hosts
@@ -173,7 +173,7 @@ class Children:
         return bool(self._launches)
 
     async def ended(self) -> None:
-        """Wait until the jobs that this rank has started have ended: their launchers end with this process."""
+        """Wait for the end of the jobs that this rank has started, because their launchers end with this process."""
         await settled([launch.ended for launch in self._launches])
 
     def close(self) -> None:

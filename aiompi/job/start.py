@@ -30,7 +30,7 @@ _SPIN: Final = 500e-6
 async def start(runtime: Runtime) -> None:
     """Start a rank; see `Runtime.start`."""
     engine, wiring = runtime.engine, runtime.wiring
-    engine.outside.add(runtime)  # the agent may send the cards after all other ranks, which have them, have finalized
+    engine.outside.add(runtime)  # the agent may still send the cards after all other ranks have finalized
     try:
         runtime.contact = runtime.contact and await runtime.contact.met(engine)
         cards = None if runtime.contact is None else await _join(runtime, runtime.contact)
@@ -62,7 +62,7 @@ async def start(runtime: Runtime) -> None:
 
 
 async def _join(runtime: Runtime, contact: Contact) -> list[control.BusinessCard]:
-    """Join the job; return the business cards of all its ranks, which have joined too."""
+    """Join the job; return the business cards of all ranks when all of them have joined."""
     engine, wiring = runtime.engine, runtime.wiring
     runtime.agent = agent = Agent(engine, contact, runtime.on_message, runtime.on_agent_lost)
     await agent.connected

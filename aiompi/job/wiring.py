@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Wiring(Environment):
-    """The transports of a rank, and what they and the agent have told about its peers.
+    """The transports of a rank, and what transports and the agent have told about its peers.
 
     Args:
         settings: of the rank.
@@ -133,8 +133,8 @@ class Wiring(Environment):
         """Return the addresses under which other ranks reach this one.
 
         Args:
-            seen: address of this host in the connection to the agent or the IMPI server; empty if they are on this
-                host.
+            seen: address of this host in the connection to the agent or the IMPI server; empty if agent or server is on
+                this host.
             bind: numeric address on which this rank listens, or empty.
         """
         if self.engine.settings.interface:
@@ -214,7 +214,7 @@ class Wiring(Environment):
         engine.shm_domains[engine.rank] = self.home(card)
 
     def _unused(self) -> list[type[Transport]]:
-        """Return the kinds of transports that this rank may use, and has not needed so far."""
+        """Return the kinds of transports that this rank may use but has not needed so far."""
         used = {type(transport) for transport in self.transports}
         return [kind for kind in registry.select(self.engine.settings.transports) if kind not in used]
 
@@ -253,7 +253,7 @@ class Wiring(Environment):
             drained.complete()
 
     async def flush(self) -> None:
-        """Wait until all data has left this process, with the message to the IMPI host that nothing follows."""
+        """Wait until all data has left this process, and with it the message to the IMPI host that nothing follows."""
         await self._drain()
         if self.host is not None:
             self.host.finish()

@@ -38,7 +38,7 @@ _TO_ROOT: Final = frozenset({"gather", "gatherv", "reduce"})
 _STATES: Final = {"barrier": AT_BARRIER, "fence": AT_FENCE}
 #: kinds of messages from rank to rank; the messages of a run of partitions are its partitions
 _MESSAGES: Final = (layout.SEND, layout.READY, layout.PART, layout.PUT)
-#: messages of one call from which they count as many, and the mean of bytes up to which they count as small
+#: messages of one call from which on they count as many, and the mean of bytes up to which they count as small
 _MANY: Final = 1000
 _SMALL: Final = 1024
 
@@ -99,7 +99,7 @@ def _alone(op: Operation) -> Iterator[Waiting]:
 
 
 def _partitions(trace: Trace) -> dict[tuple[int, int, int, int], list[Operation]]:
-    """Return the partitions that went from rank to rank, by context, sender, receiver and tag, in time."""
+    """Return the partitions between ranks, by context, sender, receiver and tag, in the order of time."""
     found: dict[tuple[int, int, int, int], list[Operation]] = defaultdict(list)
     for op in trace.operations:
         if op.kind == layout.READY:
@@ -108,7 +108,7 @@ def _partitions(trace: Trace) -> dict[tuple[int, int, int, int], list[Operation]
 
 
 def _replies(trace: Trace) -> dict[tuple[int, int, int], list[Operation]]:
-    """Return the messages in whose contexts ranks call handlers, by context, sender and receiver, in time."""
+    """Return the messages in whose contexts ranks call handlers, by context, sender and receiver, ordered by time."""
     contexts = {op.context for op in trace.operations if op.kind == layout.WAIT and op.peer >= 0}
     found: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
     for op in trace.operations:
@@ -124,7 +124,7 @@ def _latest(ready: list[Operation], op: Operation) -> Operation | None:
 
 
 def _holds(trace: Trace) -> dict[tuple[int, int], list[Operation]]:
-    """Return where the lock of each target was given back, by context and target, in time."""
+    """Return the times when the lock of each target was released, by context and target, in the order of time."""
     found: dict[tuple[int, int], list[Operation]] = defaultdict(list)
     for op in trace.operations:
         if op.kind == layout.UNLOCK:
@@ -133,7 +133,7 @@ def _holds(trace: Trace) -> dict[tuple[int, int], list[Operation]]:
 
 
 def _held(op: Operation, given_back: list[Operation]) -> Iterator[Waiting]:
-    """Divide the waiting for a lock at the times when other ranks gave it back."""
+    """Divide the waiting for a lock at the times when other ranks released it."""
     assert op.wait is not None
     assert op.end is not None
     begin = op.wait
@@ -301,7 +301,7 @@ class _Course:
 def late_ranks(trace: Trace, found: list[Waiting]) -> list[Late]:
     """Return the work of ranks for which others waited, the longest waiting first.
 
-    While a rank that comes late waits itself, the rank that it waits for is the late one.
+    While a late rank waits itself, the rank for which it waits is the late one.
     """
     waits: dict[int, list[Waiting]] = defaultdict(list)
     for waiting in sorted(found, key=lambda waiting: waiting.begin):
@@ -327,7 +327,7 @@ class _Blame:
         self._times: dict[tuple[int, Place, Place, bool], set[float]] = defaultdict(set)
 
     def divide(self, waiting: Waiting, begin: float, end: float, depth: int) -> None:
-        """Find what the late rank did in a period in which another one waited for it."""
+        """Find what the late rank did in a period in which another rank waited for it."""
         assert waiting.cause is not None
         rank = waiting.cause.rank
         for own in self._courses[rank].waits_in(begin, end):
@@ -396,8 +396,8 @@ class Wake:
 
     Attributes:
         peer: rank that rang; -1 if it belongs to another job.
-        delay: seconds from the begin of a send of this rank to the wake-up, which has brought the message to a receive
-            that waited for it; None if the wake-up has brought no such message.
+        delay: seconds from the begin of a send of this rank to the wake-up by which the message reached a waiting
+            receive; None if the wake-up has brought no such message.
     """
 
     peer: int
@@ -432,7 +432,7 @@ def wakes(trace: Trace) -> dict[int, list[Wake]]:
 
 
 def sizes(trace: Trace) -> dict[int, Counter[str]]:
-    """Return the histogram of sizes: power of two that is no less than the bytes -> messages by their ways."""
+    """Return the histogram of sizes: the least power of two not below the bytes -> messages by their ways."""
     histogram: dict[int, Counter[str]] = defaultdict(Counter)
     for op in trace.operations:
         if op.kind in (*_MESSAGES, layout.GET) and op.way != layout.FAILED:
@@ -459,8 +459,8 @@ class Step:
 def critical_path(trace: Trace, found: list[Waiting]) -> list[Step]:
     """Return the chain of work that made the job as long as it was, in order of time.
 
-    The search begins at the end of the job. Where a rank has waited for a late rank, it goes on at the
-    late rank.
+    The search begins at the end of the job. Where a rank has waited for a late rank, the chain goes on at the late
+    rank.
     """
     waits: dict[int, list[tuple[float, int]]] = defaultdict(list)  # by rank: ends, and late ranks
     for waiting in found:

@@ -1,7 +1,7 @@
 """One clock for the ranks of several hosts, by the messages between them.
 
-A message is sent before it arrives. So each message to another host limits, on one side, how far the clock of that host
-is ahead, and each message back limits it on the other side. The clock halfway between both limits is used.
+A message is sent before it arrives. So each message to another host bounds, from one side, how far the clock of that
+host is ahead. Each message back bounds it from the other side. The clock halfway between both limits is used.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-#: the most by which clocks of two hosts drift apart: the system steers a clock by up to 500 ppm
+#: the most by which clocks of two hosts drift apart: an operating system corrects a clock by up to 500 ppm
 _DRIFT: Final = 1.2e-3
 #: steps of the search for the drift, each of which leaves two thirds of the interval
 _STEPS: Final = 80
-#: the times of an event and of a later one, each by its own clock
+#: the times of an event and of a later event, each by the clock of its host
 _Pair = tuple[float, float]
 
 
@@ -33,10 +33,10 @@ SAME: Final = Clock(1.0, 0.0)
 
 
 def clocks(hosts: Iterable[str], messages: dict[tuple[str, str], list[_Pair]]) -> dict[str, Clock]:
-    """Return the clocks of the hosts that have messages both ways with the first one, or with others that have.
+    """Return the clocks of all hosts that have messages both ways with the first host, directly or through other hosts.
 
-    A host has no drift unless its messages cannot be explained otherwise. At a time when a message goes both ways, a
-    clock is off by less than the delays of both together.
+    A host has no drift unless its messages cannot be explained otherwise. At a time when a message goes each way, the
+    error of a clock is below the sum of the two delays.
 
     Args:
         hosts: names; the clock of the first one is that of the trace.
@@ -109,7 +109,7 @@ def _between(earlier: list[_Pair], later: list[_Pair]) -> tuple[float, Clock]:
 
 
 def messages_by_way(pairs: Iterable[tuple[str, str, float, float]]) -> dict[tuple[str, str], list[_Pair]]:
-    """Return the times of messages by sender and receiver; messages within a host say nothing of clocks."""
+    """Return the times of messages by sender and receiver; messages within a host say nothing about clocks."""
     found: dict[tuple[str, str], list[_Pair]] = defaultdict(list)
     for sender, receiver, sent, got in pairs:
         if sender != receiver:

@@ -69,7 +69,7 @@ def _events(trace: Trace) -> Iterator[dict[str, Any]]:
 
 
 def name_of(op: Operation) -> str:
-    """Return the name of an operation: that of the call where there is one."""
+    """Return the name of an operation: the name of its call, if there is one."""
     return op.place.call if op.kind < layout.WAIT and op.place.call else _NAMES.get(op.kind, "call")
 
 

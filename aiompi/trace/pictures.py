@@ -42,7 +42,7 @@ def svg(figure: Any) -> str:
 
 
 def timeline(trace: Trace, found: list[Waiting]) -> Any:
-    """Draw when each rank computed and waited, with the critical path; where it did both, the colours are mixed."""
+    """Draw when each rank computed and waited, with the critical path; a column that has both is mixed in colour."""
     from matplotlib.colors import to_rgb
     from matplotlib.lines import Line2D
 

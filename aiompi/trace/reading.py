@@ -54,9 +54,9 @@ class Operation:
         rank: of the rank that made it.
         kind, way: see `aiompi.core.pure.recorder`.
         begin: of the call.
-        wait: when the program began to wait for it; None if it never did.
+        wait: when the program began to wait for the operation; None if it never waited.
         end: its completion; None if the trace ends before.
-        context, peer, tag, nbytes: of the message; for a collective `peer` is the root, -1 for none, `tag` its number.
+        context, peer, tag, nbytes: of the message. For a collective, `peer` is the root or -1, and `tag` its number.
         place, wait_place: the calls that began it and waited for it.
         algorithm: of a collective, where it is known.
         answers: True for a receive of the answer of a window's target.
@@ -99,7 +99,7 @@ class Rank:
         host: name of its machine.
         operations: in the order of their begins.
         lost: number of records that later ones have overwritten.
-        ended: True if the recording was stopped, False if the rank was killed, or runs still.
+        ended: True if the recording was stopped, False if the rank was killed or is still running.
         seconds: from the first record to the last.
     """
 

@@ -181,7 +181,7 @@ class _Names:
         return time.monotonic_ns()
 
     def say(self, **fields: Any) -> None:
-        """Write a line. Once the file system has no room for a line, write none any more."""
+        """Write a line. Once the file system has no room for a line, write no further line."""
         line = json.dumps(fields).encode() + b"\n"
         if self._full:
             return

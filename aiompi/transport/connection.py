@@ -63,9 +63,9 @@ class ConnectionUser(Protocol):
 
 
 class Connection(Link):
-    """Frames over one connected socket, and a queue for them until it is connected.
+    """Frames over one connected socket, and a queue for frames until the socket is connected.
 
-    No frame is dispatched, because the socket may take only a part of it.
+    No frame is dispatched, because the socket may take only a part of the frame.
 
     Args:
         maker: the transport that made the connection.
@@ -220,8 +220,8 @@ class Connection(Link):
     def _cannot_write(self, error: OSError) -> None:
         """Write nothing more.
 
-        If the peer has closed, the reading side reports this after it has read the peer's last frames: they may say
-        why.
+        If the peer has closed, the reading side reports this after it has read the peer's last frames, which may give
+        the cause.
         """
         if not isinstance(error, ConnectionError):
             self.lost(describe(error))

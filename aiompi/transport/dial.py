@@ -31,8 +31,8 @@ _FIRST_PATIENCE: Final = 1.0
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 #: errors which say that this process may not connect
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM})
-#: errors which say that this machine cannot reach the address. Another attempt would hardly succeed. The launcher,
-#: whose report this rank awaits after other errors, does not know of them.
+#: errors which say that this machine cannot reach the address. Another attempt would hardly succeed. The launcher does
+#: not know of these errors; after other errors this rank awaits a report of the launcher.
 _UNREACHABLE: Final = frozenset(
     {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.EADDRNOTAVAIL}
 )
@@ -134,8 +134,8 @@ class Limits(NamedTuple):
 
     Attributes:
         timeout: seconds for all connects, and again for the hello.
-        retries: True to try again if the other side closes the connection without having sent a byte, as it does when
-            too many connections are in their hello.
+        retries: True to try again if the other side closes the connection without having sent a byte, as a side does
+            that has too many connections in their hello.
         wait_for_hello: True to wait for the hello without a limit, because the other side may be computing. Another
             event then reports the end of the other side.
     """

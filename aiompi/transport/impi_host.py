@@ -108,7 +108,7 @@ class HostLink(Connection):
 
 
 class ImpiHost:
-    """The connection of a rank to its host. It is made at once, because messages may come before the rank sends any.
+    """The connection of a rank to its host, made at once, because a message may come before the rank sends one.
 
     Args:
         engine: engine of the rank, with its gateway.

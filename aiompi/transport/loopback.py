@@ -27,7 +27,7 @@ class Hub:
 
     Attributes:
         engines: by rank.
-        recoveries: by rank, what gets the answers of the hub about communicators with failed members.
+        recoveries: by rank, the object that takes the hub's answers about communicators with failed members.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Hub:
 class LoopbackLink(Link):
     """A link to an engine of the same process.
 
-    No frame is dispatched, because its receiver may send other frames inside the delivery.
+    No frame is dispatched, because the receiver of a frame may send other frames inside the delivery.
     """
 
     idle = True

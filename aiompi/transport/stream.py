@@ -141,7 +141,7 @@ class StreamTransport(Transport):
 
         driver, settings = self.engine.driver, self.engine.settings
         limits = Limits(settings.connect_timeout, retries=True, wait_for_hello=True)
-        # Made before the link, because it may fail for lack of descriptors; it calls nothing back yet.
+        # The dialling is made before the link, because it may fail for lack of descriptors. It calls nothing back yet.
         dialling = Dialling(driver, targets, handshake, settings, limits, dialled)
         self._diallings.add(dialling)
         link = self.link(peer, dialled=True)
@@ -283,7 +283,7 @@ class StreamTransport(Transport):
             return False
         assert isinstance(handshake, Acceptor)
         namespace, index = handshake.namespace, handshake.peer_rank
-        # Not by `caller`, which would meet an unknown process although the key is not proven yet.
+        # This does not call `caller`, which would meet an unknown process before the key is proven.
         return rank == (processes.of_job(index) if namespace.id == processes.job else namespace.members.get(index))
 
     def linked(self, peer: Endpoint) -> bool:

@@ -1,10 +1,10 @@
 """The lock of one rank's memory: words that all ranks of its host share. The waits for it are in `passive`.
 
 The first word names the holders of the lock: none (0), the number of ranks that share it, or `_EXCLUSIVE` and the rank
-that has it alone. Two bytes for each rank follow. A rank sets its first byte before it tries a last time and waits.
-The rank that releases the lock clears these bytes and wakes the ranks that wait by messages. All accesses are
-sequentially consistent: either the waiting rank sees the release, or the releasing rank sees the byte of the
-waiting one.
+that has it alone. Two bytes for each rank follow. A rank sets its first byte before it tries a last time to take the
+lock, and waits. The rank that releases the lock clears these bytes and wakes the ranks that wait by messages. All
+accesses are sequentially consistent: either the waiting rank sees the release, or the releasing rank sees the byte of
+the waiting one.
 
 The second byte of a rank is 1 while the rank may share the lock, so that others know the holders when one has failed.
 """
@@ -42,7 +42,7 @@ class Lock:
         self._size = size
 
     def acquire(self, rank: int, *, exclusive: bool) -> bool:
-        """Take the lock for a rank, or note that the rank waits for a message and return False."""
+        """Take the lock for a rank, or note that the rank waits for a message; return False in the second case."""
         if self._take(rank, exclusive):
             return True
         self._words.store(_FIRST + rank, 1, 1)
@@ -70,7 +70,7 @@ class Lock:
         return False
 
     def release(self, rank: int, *, exclusive: bool) -> bool:
-        """Give back the lock that a rank has held; return True if it is free."""
+        """Release the lock that a rank has held; return True if the lock is free."""
         if exclusive:
             self._words.store(0, _WORD, 0)
             return True
@@ -79,7 +79,7 @@ class Lock:
         return free
 
     def take_waiting(self) -> list[int]:
-        """Return the ranks that wait, which are to be woken: they do not wait any more."""
+        """Return the ranks that wait, and clear their bytes; the caller must wake them."""
         waiting = bytes(self._memory[_FIRST : _FIRST + self._size])
         return [rank for rank, waits in enumerate(waiting) if waits and self._words.exchange(_FIRST + rank, 1, 0)]
 

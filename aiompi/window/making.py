@@ -282,7 +282,7 @@ async def _opened(
 
 
 async def free(window: Window) -> None:
-    """Free a window once all ranks have called this (MPI_Win_free); one that is revoked, or has lost a rank, at once.
+    """Free a window once all ranks have called this (MPI_Win_free), or at once if it is revoked or has lost a rank.
 
     Raises:
         ProcessFailedError, RevokedError: the others may not have called this. The window is freed all the same.

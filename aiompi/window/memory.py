@@ -76,7 +76,7 @@ class Segment:
         return cls(memoryview(shown), front, fd)
 
     def card(self) -> tuple[int, int]:
-        """Return how another process of the machine finds it: the number of this process, and of the descriptor."""
+        """Return how another process of the machine finds the memory: by the process number and the descriptor."""
         return (os.getpid(), -1 if self._fd is None else self._fd)
 
     @classmethod

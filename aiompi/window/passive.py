@@ -124,7 +124,7 @@ class Locks:
         return EpochCall(self._window, "Unlock_all", steps, ends=True)
 
     async def settled(self) -> None:
-        """Wait for the end of the calls that were given up, and of those that give locks back."""
+        """Wait for the end of the calls that were given up, and of the calls that release locks."""
         while self._busy:
             await settled([*self._busy.values()])
 

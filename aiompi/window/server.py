@@ -90,7 +90,7 @@ class Server:
             self.start()
 
     def _serve(self, receive: Any) -> bool:
-        """Do what a message asks for; return False if there will be no more."""
+        """Do what a message asks for; return False if no further message will come."""
         error = receive.exception() if not receive.cancelled() else None
         if receive.cancelled() or self._window.freed:
             return False
@@ -119,7 +119,7 @@ class Server:
         return True
 
     def _member_failed(self) -> None:
-        """Let this rank's calls look at the failure, and wake the ranks that wait for a lock of a failed one."""
+        """Let this rank's calls look at the failure, and wake the ranks that wait for a lock of a failed rank."""
         epochs, own = self._window.epochs, self._window.own
         epochs.member_failed()
         if own.lock is not None and epochs.locks.failed_holder(own.lock) is not None:

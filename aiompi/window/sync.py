@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from aiompi.comm import Group
     from aiompi.window.window import Window
 
-# What this rank may do with the memory of another one, as `aiompi/core/native/window.pxi` has it.
+# The rights of this rank on the memory of another rank, as in `aiompi/core/native/window.pxi`.
 _OPEN: Final = 1
 _LOCKED: Final = 2
 _ALONE: Final = 4
@@ -284,7 +284,7 @@ class Epochs:
     # Failures.
 
     def member_failed(self) -> None:
-        """Let all calls that wait look whether the rank that they wait for has failed."""
+        """Let each waiting call look whether the rank for which it waits has failed."""
         self._window.withdraw()
         for call in self._waiting():
             call.wake()

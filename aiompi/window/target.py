@@ -63,7 +63,7 @@ class Area(NamedTuple):
     Attributes:
         start: bytes from the start of the window to address 0 of the layout.
         nbytes: bytes of the message.
-        layout: the bytes that the message has, None if they are those from `start` on.
+        layout: the bytes that the message has; None for consecutive bytes from `start` on.
     """
 
     start: int

@@ -24,7 +24,7 @@ class EpochCall(Schedule[None]):
         window: the window.
         name: name of the call.
         steps: returns the coroutine of the call.
-        ends: True for a call that gives locks back: it runs to its end, and the next call for these locks waits for it.
+        ends: True for a call that releases locks: it runs to its end, and the next call for these locks waits for it.
 
     Attributes:
         given_up: True once the program does not wait for it any more.
@@ -114,7 +114,7 @@ class Tokens:
         return [rank for rank in ranks if self._counts.get(rank)]
 
     async def take(self, call: EpochCall, ranks: list[int]) -> bool:
-        """Wait for a notice of each rank, and take it; return False if the call was given up before.
+        """Wait for a notice of each rank, and take it; return False if the call is given up first.
 
         Raises:
             ProcessFailedError: a rank has failed that has sent none.

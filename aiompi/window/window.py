@@ -1,4 +1,4 @@
-"""`Window`: what a rank knows of a window, and the operations of an origin (MPI-4.1, sections 12.3 and 12.4).
+"""`Window`: one rank's part of a window, and the operations of an origin (MPI-4.1, sections 12.3 and 12.4).
 
 A target is reached in one of two ways. Where its memory is mapped, in ranks of one host with the native core, the
 origin reads and writes there, and the target takes no part. Everywhere else the origin asks the target by messages,
@@ -74,7 +74,8 @@ class Target:
         size: bytes of its window.
         unit: bytes of a displacement.
         accessor: its memory, None if it is not mapped here.
-        address: address of memory of the program in the process of this rank, if that is on this host; otherwise 0.
+        address: address of memory of the program in the process of this rank, if that process is on this host;
+            otherwise 0.
         lock: its lock, None if that is not mapped here.
     """
 
@@ -287,7 +288,7 @@ class Window(WindowBase):
     def compare_and_swap(
         self, origin: Buffer, compare: Buffer, result: Buffer, rank: int, displacement: int
     ) -> Request[None]:
-        """Set one element if it is as expected, and fetch it as it was (MPI_Compare_and_swap, section 12.3.4)."""
+        """Set an element if it equals `compare`, and fetch it as it was (MPI_Compare_and_swap, section 12.3.4)."""
         operation = "Compare_and_swap"
         found = self._area(operation, origin, rank, displacement)
         if origin.count != 1 or compare.count != 1 or result.count != 1:
@@ -346,7 +347,7 @@ class Window(WindowBase):
         return send
 
     def tell(self, rank: int, kind: Kind, *arguments: Any) -> None:
-        """Send a rank a notice that has no answer, and whose send no call awaits."""
+        """Send a notice to a rank. The notice has no answer, and no call awaits its send."""
         self.comm.engine.disown(self.comm.isend(*request(kind, 0, *arguments), rank, REQUESTS))
 
     def ask(self, rank: int, memory: memoryview, kind: Kind, *arguments: Any, data: Any = ()) -> Request[Any]:

@@ -178,7 +178,10 @@ class Offer(Protocol):
         """Return True if the copied bytes are the message; otherwise the receiver must ask for it (CTS)."""
 
     def close(self, wait: bool = True) -> bool:
-        """Keep other processes from writing into the memory; return False if one still writes and `wait` is False."""
+        """Keep other processes from writing into the memory; return False if one still writes and may go on.
+
+        With `wait` the call waits until no process writes.
+        """
 
 
 class Sink(Protocol):

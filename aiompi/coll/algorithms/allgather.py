@@ -1,6 +1,7 @@
 """Allgather (section 4.7).
 
-Algorithms take the channel and one block per rank. At the start the block of this rank is filled; at the end all are.
+Algorithms take the channel and one block per rank. At the start only the block of this rank is filled; at the end all
+blocks are.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ async def linear(channel: Channel, blocks: Sequence[Block]) -> None:
     """Start receives from all ranks, then sends of this rank's contribution to all, and wait for all of them.
 
     A rank starts with its right neighbour, so that not all ranks send to the same rank first. Steps: 1. Per rank, for m
-    bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received. Any number of ranks. Blocks may differ in
-    length.
+    bytes each: n - 1 messages and (n - 1) * m bytes are sent, and the same number received. Any number of ranks. Blocks
+    may differ in length.
 
     Five ranks; the order in which the sends are started:
 
@@ -39,8 +40,9 @@ async def linear(channel: Channel, blocks: Sequence[Block]) -> None:
 async def ring(channel: Channel, blocks: Sequence[Block]) -> None:
     """Send the own contribution to the right neighbour, then each block that arrives from the left neighbour.
 
-    Steps: n - 1. Per rank, for m bytes each: n - 1 messages and (n - 1) * m bytes sent, as many received, which is
-    the least possible. Objects are forwarded in serialised form. Any number of ranks. Blocks may differ in length.
+    Steps: n - 1. Per rank, for m bytes each: n - 1 messages and (n - 1) * m bytes are sent, and the same number
+    received, which is the least possible. Objects are forwarded in serialised form. Any number of ranks. Blocks may
+    differ in length.
 
     Five ranks, with the contributions that each holds, and in brackets the one that it sends next:
 
@@ -63,11 +65,11 @@ async def ring(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def bruck(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Send all held blocks to the rank 1, 2, 4, ... places below, and receive as many from above.
+    """Send all held blocks to the rank 1, 2, 4, ... places below, and receive blocks from the rank as far above.
 
-    Steps: ceil(log2 n). Per rank, for m bytes each: as many messages and (n - 1) * m bytes sent, as many received; both
-    are the least possible. Blocks are sent from their places, and copied once into them. Any number of ranks: in the
-    last step only the missing blocks are sent. Blocks may differ in length.
+    Steps: ceil(log2 n). Per rank, for m bytes each: ceil(log2 n) messages and (n - 1) * m bytes are sent, and the same
+    number received; both are the least possible. Blocks are sent from their places, and copied once into them. Any
+    number of ranks: in the last step only the missing blocks are sent. Blocks may differ in length.
 
     Five ranks, with the contributions that each holds:
 
@@ -96,9 +98,9 @@ async def recursive_doubling(channel: Channel, blocks: Sequence[Block]) -> None:
     """Exchange all held blocks with the partner 1, 2, 4, ... places away, so that the held part doubles in each step.
 
     Steps: log2 p, p being the largest power of two that is not above n. Per rank, for m bytes each: log2 p messages and
-    (p - 1) * m bytes sent, as many received. Blocks are sent from their places, and copied once into them. If n is not
-    p: of the first 2 * (n - p) ranks, each odd one gives its block to the even rank below, and gets all other blocks
-    from that rank. This makes two steps more. Blocks may differ in length.
+    (p - 1) * m bytes are sent, and the same number received. Blocks are sent from their places, and copied once into
+    them. If n is not p: of the first 2 * (n - p) ranks, each odd one gives its block to the even rank below, and gets
+    all other blocks from that rank. This makes two steps more. Blocks may differ in length.
 
     Five ranks, p = 4:
 
@@ -189,7 +191,7 @@ async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute |
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
     If ranks do not share memory, or not yet, or if blocks are too long, Bruck's algorithm is used. Objects then go
-    around a ring; they do so, too, if one is long.
+    around a ring, and also if one of them is long.
 
     Five ranks:
 

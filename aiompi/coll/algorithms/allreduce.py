@@ -21,8 +21,8 @@ async def linear(channel: Channel, accumulator: Vector) -> None:
 
     Order-safe: a rank combines its segment with the segments of the ranks below it, nearest first, and then with those
     of the ranks above. One rank completes each segment, so that all ranks get the same bits. Steps: 2. Per rank, for m
-    bytes: 2 * (n - 1) messages and 2 * (n - 1) / n * m bytes sent, as many received, half of which are combined. Any
-    number of ranks; segments differ by at most one item.
+    bytes: 2 * (n - 1) messages and 2 * (n - 1) / n * m bytes are sent, and the same number received; half of the
+    received bytes are combined. Any number of ranks; segments differ by at most one item.
 
     Five ranks; the segments a to e of each rank, and in capital letters those of the result:
 
@@ -35,7 +35,7 @@ async def linear(channel: Channel, accumulator: Vector) -> None:
     rank, size, count = channel.rank, channel.size, accumulator.count
     parts = [accumulator.part(i * count // size, (i + 1) * count // size) for i in range(size)]
     own = parts[rank]
-    # Each rank begins with its right neighbour, so that the ranks do not all wait for one of them.
+    # Each rank begins with its right neighbour, so that the ranks do not all wait for the same one.
     others = [(rank + distance) % size for distance in range(1, size)]
     rooms = {other: own.room() for other in others}
     arrivals = {other: rooms[other].irecv(channel, other) for other in others}
@@ -55,11 +55,11 @@ async def linear(channel: Channel, accumulator: Vector) -> None:
 async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
     """Exchange partial results with the partner 1, 2, 4, ... places away, so that blocks double in size.
 
-    Order-safe: the two partners hold results of neighbouring blocks of ranks. Both combine them in the same order, so
-    that all ranks get the same bits. Steps: log2 p, p being the largest power of two that is not above n. Per rank, for
-    m bytes: log2 p messages and m * log2 p bytes sent, as many received. If n is not p: of the first 2 * (n - p) ranks,
-    each odd one gives its contribution to the even rank below, and gets the result from that rank. This makes two steps
-    more.
+    Order-safe: the two partners hold results of neighbouring blocks of ranks. Both partners combine the results in the
+    same order, so that all ranks get the same bits. Steps: log2 p, p being the largest power of two that is not above
+    n. Per rank, for m bytes: log2 p messages and m * log2 p bytes are sent, and the same number received. If n is not
+    p: of the first 2 * (n - p) ranks, each odd one gives its contribution to the even rank below, and gets the result
+    from that rank. This makes two steps more.
 
     Five ranks, p = 4:
 
@@ -89,12 +89,13 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
 
 
 async def ring(channel: Channel, accumulator: Vector) -> None:
-    """Send n segments around the ring, each of which collects all contributions, and then around it once more.
+    """Send n segments around the ring, where each segment collects all contributions, and then around it once more.
 
     Not order-safe: each segment collects the contributions from another start in the ring. One rank completes each
     segment, so that all ranks get the same bits. Steps: 2 * (n - 1). Per rank, for m bytes: 2 * (n - 1) messages and 2
-    * (n - 1) / n * m bytes sent, as many received, half of which are combined; fewer bytes are not possible. Time: 2 *
-    (n - 1) * alpha + (n - 1) / n * m * (2 * beta + gamma). Any number of ranks; segments differ by at most one item.
+    * (n - 1) / n * m bytes are sent, and the same number received, half of which are combined; fewer bytes are not
+    possible. Time: 2 * (n - 1) * alpha + (n - 1) / n * m * (2 * beta + gamma). Any number of ranks; segments differ by
+    at most one item.
 
     Five ranks; the segments a to e that a rank sends next, with the number of contributions in them:
 
@@ -127,11 +128,12 @@ async def rabenseifner(channel: Channel, accumulator: Vector) -> None:
 
     Order-safe: partners hold results of neighbouring blocks of ranks. One rank combines each piece, so that all ranks
     get the same bits. Steps: 2 * log2 p, p being the largest power of two that is not above n. Per rank, for m bytes: 2
-    * log2 p messages and 2 * (p - 1) / p * m bytes sent, as many received, half of which are combined. Time: 2 * log2 p
-    * alpha + (p - 1) / p * m * (2 * beta + gamma). If n is not p: of the first 2 * (n - p) ranks, each odd one gives
-    its contribution to the even rank below, and gets the result from that rank. This makes two steps of m bytes more.
+    * log2 p messages and 2 * (p - 1) / p * m bytes are sent, and the same number received, half of which are combined.
+    Time: 2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma). If n is not p: of the first 2 * (n - p) ranks, each
+    odd one gives its contribution to the even rank below, and gets the result from that rank. This makes two steps of
+    m bytes more.
 
-    Five ranks, p = 4; the vector has the quarters a to d, and those in capital letters are results:
+    Five ranks, p = 4; the vector has the quarters a to d, and capital letters mark results:
 
                   rank 0   rank 1   rank 2   rank 3   rank 4
         start     abcd     abcd     abcd     abcd     abcd
@@ -161,7 +163,7 @@ async def rabenseifner(channel: Channel, accumulator: Vector) -> None:
         await accumulator.block().isend(channel, pof2.partner)
 
 
-#: bytes of a vector from which on it is cut between three or more hosts
+#: bytes of a vector above which it is cut into parts between three or more hosts
 _CUT: Final = 2**13
 
 
@@ -170,8 +172,8 @@ async def two_level(channel: Channel, accumulator: Vector) -> None:
 
     Not order-safe, because the ranks of a host need not be consecutive. Steps: ceil(log2 k) and 1 within a host of k
     ranks; ceil(log2 h) between h hosts, or with long vectors the 2 * (h - 1) of the ring. Per rank, for m bytes: 1
-    message and m bytes sent; the leader sends k - 1 messages and (k - 1) * m bytes to its host. Together 2 * (h - 1) *
-    m bytes of long vectors between hosts, the least possible. Any number of ranks.
+    message and m bytes sent; the leader sends k - 1 messages and (k - 1) * m bytes to its host. Together all leaders
+    send 2 * (h - 1) * m bytes of long vectors between hosts, the least possible. Any number of ranks.
 
     Five ranks on two hosts:
 

@@ -1,7 +1,7 @@
 """Alltoall (section 4.8).
 
-Algorithms take the channel, one filled block per rank with the data for this rank, and one block per rank for the data
-that comes from it. Outgoing and incoming blocks never share memory.
+Algorithms take the channel and two blocks per rank: a filled block with the data for the rank, and a block for the data
+from the rank. Outgoing and incoming blocks never share memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ async def linear(channel: Channel, outgoing: Sequence[Block], incoming: Sequence
     """Start receives from all ranks, then sends to all, and wait for all of them.
 
     A rank starts with its right neighbour, so that not all ranks send to the same rank first. Steps: 1. Per rank, for m
-    bytes per pair: n - 1 messages and (n - 1) * m bytes sent, as many received; nothing is stored on the way.
+    bytes per pair: n - 1 messages and (n - 1) * m bytes are sent, and the same number received; nothing is stored on
+    the way.
 
     Any number of ranks. Five ranks; the order in which the sends are started:
 
@@ -44,9 +45,9 @@ async def linear(channel: Channel, outgoing: Sequence[Block], incoming: Sequence
 async def pairwise(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Send to the rank 1, 2, 3, ... places above, and receive from the rank as many places below.
 
-    Each rank sends to one other and receives from one at a time, so that large blocks do not crowd a link. Steps:
-    n - 1. Per rank, for m bytes per pair: n - 1 messages and (n - 1) * m bytes sent, as many received; nothing is
-    stored on the way. Any number of ranks. Blocks may differ in length.
+    Each rank sends to one rank and receives from one rank at a time, so that large blocks do not crowd a link. Steps: n
+    - 1. Per rank, for m bytes per pair: n - 1 messages and (n - 1) * m bytes are sent, and the same number received;
+    nothing is stored on the way. Any number of ranks. Blocks may differ in length.
 
     Five ranks, with sender and receiver of each message:
 
@@ -68,10 +69,10 @@ async def pairwise(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
 async def bruck(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Send blocks 1, 2, 4, ... places up, by the binary digits of their distance, many blocks in one message.
 
-    Steps: ceil(log2 n). Per rank, for m bytes per pair: as many messages; in step k with the blocks whose distance has
-    the bit 2^k, at most n / 2 blocks. In all about n / 2 * m * log2 n bytes: more bytes than a direct exchange, in
-    fewer messages. This is for small blocks, which are stored on the way and copied once into their places. Any number
-    of
+    Steps: ceil(log2 n). Per rank, for m bytes per pair: ceil(log2 n) messages; the message of step k has the blocks
+    whose distance has the bit 2^k, at most n / 2 blocks. In all about n / 2 * m * log2 n bytes: more bytes than a
+    direct exchange, in fewer messages. This is for small blocks, which are stored on the way and copied once into their
+    places. Any number of
     ranks: distances are below n. Blocks must be equally long.
 
     Five ranks, the blocks of rank 0 for the others, and where they are after each step:
@@ -104,9 +105,9 @@ async def bruck(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[
 async def two_level(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Exchange within each host; blocks for other hosts go through the leaders, in one message per pair of hosts.
 
-    Steps: 3, and the exchange within the hosts. Per rank, for m bytes per pair: on a host of k of n ranks 1 message of
-    (n - k) * m bytes to the leader, which sends 1 message to each other leader, k * (n - k) * m bytes in all, and
-    stores as many. Any number of ranks.
+    Steps: 3, and the exchange within the hosts. Per rank, for m bytes per pair, on a host with k of n ranks: 1 message
+    of (n - k) * m bytes to the leader. The leader stores these k * (n - k) * m bytes, and sends them on in 1 message to
+    each other leader. Any number of ranks.
 
     Five ranks on two hosts; the blocks, as source and destination, that cross:
 
@@ -155,7 +156,7 @@ async def two_level(channel: Channel, outgoing: Sequence[Block], incoming: Seque
 async def shm(
     channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block], otherwise: Substitute = linear
 ) -> None:
-    """Show the blocks for all others in shared memory, and copy the blocks for this rank from the others' memory.
+    """Show the blocks for all other ranks in shared memory, and copy the blocks for this rank from their memory.
 
     Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
     number of ranks. If ranks do not share memory, or not yet, or if the blocks together are too long, `linear` is used.

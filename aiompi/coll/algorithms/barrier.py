@@ -16,8 +16,8 @@ NOTHING: Final = Block(memoryview(bytearray()))
 async def dissemination(channel: Channel) -> None:
     """Send to the ranks at distance 1, 2, 4, ...; a message means that all ranks known to the sender have entered.
 
-    Steps: ceil(log2 n). Per rank: as many messages, no bytes. Any number of ranks: in the last step a rank may hear of
-    ranks that it knows already.
+    Steps: ceil(log2 n). Per rank: ceil(log2 n) messages, no bytes. Any number of ranks: in the last step a rank may
+    hear of ranks that it knows already.
 
     Five ranks, with sender and receiver of each message:
 
@@ -36,7 +36,7 @@ async def dissemination(channel: Channel) -> None:
 
 
 async def two_level(channel: Channel) -> None:
-    """Report to the leader of the host, which waits for the other leaders, and wait for its answer.
+    """Report to the leader of the host, and wait for its answer, which comes when all leaders have met.
 
     Steps: 2 within a host, and ceil(log2 h) between h hosts. Per rank: 1 message, no bytes; the leader of k ranks sends
     k - 1 + ceil(log2 h). Any number of ranks.

@@ -38,8 +38,8 @@ async def linear(channel: Channel, block: Block, root: int) -> None:
 async def binomial(channel: Channel, block: Block, root: int) -> None:
     """Receive from the parent, then send to all children, those with the largest subtrees first.
 
-    Ranks are counted from the root. The parent of a rank is the rank without its lowest set bit; its children
-    have one lower bit set. Steps: ceil(log2 n). Per rank, for m bytes: 1 message received, except at the root;
+    Ranks are counted from the root. The parent of a rank is the rank without its lowest set bit; a child has one
+    further bit set, below that bit. Steps: ceil(log2 n). Per rank, for m bytes: 1 message received, except at the root;
     at most ceil(log2 n) sent, that is m * ceil(log2 n) bytes, by the root. Any number of ranks: children
     beyond the last rank are left out.
 
@@ -75,8 +75,9 @@ async def pipelined_chain(channel: Channel, block: Block, root: int) -> None:
     """Receive segment after segment from the previous rank, and send each to the next rank while more arrive.
 
     Ranks are counted from the root. A block of m bytes has s = max(1, ceil(m / SEGMENT)) segments. Steps: n - 2 + s.
-    Per rank, for m bytes: s messages and m bytes sent, except by the last, and as many received, except by the root.
-    Time: (n - 2 + s) * (alpha + m / s * beta); for many segments, the time of one message. Any number of ranks.
+    Per rank, for m bytes: s messages and m bytes are sent, except by the last rank, and the same number received,
+    except by the root. Time: (n - 2 + s) * (alpha + m / s * beta); for many segments, the time of one message. Any
+    number of ranks.
 
     Five ranks, root 0, three segments; the segments in transit in each step:
 
@@ -143,9 +144,10 @@ async def scatter_ring(channel: Channel, block: Block, root: int) -> None:
     """Scatter the block in n pieces along a binomial tree, then send the pieces around a ring.
 
     Steps: ceil(log2 n) + n - 1. Per rank, for m bytes: in the scatter the root sends ceil(log2 n) messages and (n - 1)
-    / n * m bytes, each other rank at most as many messages with half the bytes. In the ring each rank sends n - 1
-    messages and (n - 1) / n * m bytes. Time: (ceil(log2 n) + n - 1) * alpha + 2 * (n - 1) / n * m * beta. So large
-    blocks take twice the time of one message, for any n. Any number of ranks; pieces differ by at most one byte.
+    / n * m bytes; any other rank sends at most the same number of messages with half the bytes. In the ring each rank
+    sends n - 1 messages and (n - 1) / n * m bytes. Time: (ceil(log2 n) + n - 1) * alpha + 2 * (n - 1) / n * m * beta.
+    So large blocks take twice the time of one message, for any n. Any number of ranks; pieces differ by at most one
+    byte.
 
     Five ranks, root 0, pieces a to e; the pieces that each rank holds after each step:
 
@@ -170,9 +172,10 @@ async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) 
     """Scatter the block along a binomial tree, then exchange pieces with the rank 1, 2, 4, ... places away.
 
     Ranks are counted from the root; p is the largest power of two that is not above n, and there are p pieces.
-    Steps: 2 * log2 p. Per rank, for m bytes: in the scatter the root sends log2 p messages and (p - 1) / p * m bytes;
-    in the exchange each rank does. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. If n is not p: the ranks from
-    p on get the whole block from the rank p places before them, in one more step of m bytes for n - p ranks.
+    Steps: 2 * log2 p. Per rank, for m bytes: log2 p messages and (p - 1) / p * m bytes, which the root sends in the
+    scatter, and each rank sends in the exchange. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. If n is not p:
+    the ranks from p on get the whole block from the rank p places before them, in one more step of m bytes for n - p
+    ranks.
 
     Five ranks, root 0, pieces a to d; the pieces that each rank holds after each step:
 
@@ -205,7 +208,7 @@ async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) 
         await block.isend(channel, (rank + power) % size)
 
 
-#: bytes of a block from which on it is cut between three or more hosts
+#: bytes of a block above which it is cut into segments between three or more hosts
 _CUT: Final = 2**16
 
 
@@ -213,9 +216,9 @@ async def two_level(channel: Channel, block: Block, root: int) -> None:
     """Broadcast among the leaders of the hosts, then on each host.
 
     The root leads its host. Steps: ceil(log2 h) between h hosts, or for long blocks of buffers the steps of
-    `pipelined_chain`; then 1. Per rank, for m bytes: 1 message received, or by a leader the messages of the chain; the
-    leader of k ranks sends k - 1 messages and (k - 1) * m bytes to them. Between hosts (h - 1) * m bytes, the least
-    possible. Any number of ranks.
+    `pipelined_chain`; then 1 within each host. Per rank, for m bytes: 1 message received; a leader may receive the
+    messages of the chain instead. The leader of k ranks sends them k - 1 messages and (k - 1) * m bytes. Between hosts
+    (h - 1) * m bytes, the least possible. Any number of ranks.
 
     Five ranks on two hosts, root 1:
 

@@ -185,7 +185,7 @@ class Span:
         return self.masters.locals_to_master(self.number).index(root) if self.is_local(root) else 0
 
     def others(self, root: int) -> list[int]:
-        """Return the numbers of the masters of all clients but that of the root, ascending."""
+        """Return the numbers, ascending, of the masters of all clients but the root's."""
         own = self.masters.local_master_num(root)
         return [number for number in range(self.masters.num_masters) if number != own]
 

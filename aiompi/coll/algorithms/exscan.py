@@ -17,9 +17,10 @@ from aiompi.comm import Channel
 async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
     """Send the contributions to the next rank; then the ranks from 1 on scan the received contributions.
 
-    Order-safe: each received result is of the ranks just below the ranks combined so far. Steps: 1 + ceil(log2 (n -
-    1)). Per rank, for m bytes: at most as many messages, of m bytes each: one to the next rank, and one in each step of
-    the scan that has a receiver. Rank 0 takes no part in the scan. Any number of ranks.
+    Order-safe: each received result covers the ranks directly below those that this rank has combined so far. Steps: 1
+    + ceil(log2 (n - 1)). Per rank, for m bytes: at most 1 + ceil(log2(n - 1)) messages, of m bytes each: one to the
+    next rank, and one in each step of the scan that has a receiver. Rank 0 takes no part in the scan. Any number of
+    ranks.
 
     Five ranks; contributions that are combined:
 

@@ -5,8 +5,8 @@ client has a master, the lowest of its ranks. Short messages pass through the ma
 go directly from rank to rank. Up to `maxlinear` masters send directly to the root; more masters send along trees (see
 `clients`). The standard does not prescribe the messages within a client; the native algorithms run there.
 
-Like the native algorithms, these move blocks and accumulators; the content is in external32. They take a channel of the
-communicator, from which `Span` derives the clients of the members. Messages of 0 bytes are sent, too.
+Like the native algorithms, these algorithms move blocks and accumulators; the content is in external32. They take a
+channel of the communicator, from which `Span` derives the clients of the members. Messages of 0 bytes are sent, too.
 
 Chapter 4 has the collectives of MPI-1. Later collectives have no counterpart in other implementations of IMPI. They
 work between clients only if all clients of the job are aiompi; then they run native algorithms with `EXTENSION_TAG`.
@@ -87,8 +87,10 @@ async def bcast(channel: Channel, block: Block, root: int) -> None:
     """From the root to the masters of the other clients, then within each client.
 
     Between clients, for M masters and m bytes: M - 1 messages of m bytes, whatever m is. Up to `maxlinear` masters get
-    it from the root in the order of their numbers. More masters get it along the tree of highest bits over relative
-    numbers, the child with the smallest bit first. The master of the root's client takes part only if it is the root.
+    the message from the root in the order of their numbers. More masters get the message along the tree of highest bits
+    over relative numbers, the child with the smallest bit first. The master of the root's client takes part only if it
+    is
+    the root.
 
     Six clients of two ranks, root 5, whose relative numbers are 0: 5, 1: 6, 2: 8, 3: 10, 4: 0, 5: 2:
 
@@ -125,7 +127,7 @@ _INT4: Final = struct.Struct(">i")
 
 
 async def are_short(channel: Channel, blocks: Sequence[Block] | None, root: int) -> bool:
-    """Return True if the blocks are sent together; the root decides for all ranks.
+    """Return True if the blocks are short enough to be sent together; the root decides for all ranks.
 
     The root broadcasts the length of the longest block as one IMPI_INT4, or 0 if it is more than `xsize`. So a length
     of exactly `xsize` is short, unlike in Gather, and blocks that are all empty are long.
@@ -480,8 +482,9 @@ async def alltoall(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
     """Long blocks go directly to their ranks; short blocks go in one message from each master to each other master.
 
     Between clients, for blocks of m bytes: if m >= `xsize`, a message from every rank to every rank of another client,
-    all at once. Otherwise M * (M - 1) messages, one from each master to each other. Between clients of n and k ranks it
-    has n * k * m bytes: the blocks of the lowest sender first, in the rank order of the receivers.
+    all at once. Otherwise M * (M - 1) messages, one from each master to each other. Between clients of n and k ranks a
+    message has n * k * m bytes: the blocks of the lowest sender first, each sender's blocks in the rank order of the
+    receivers.
 
     The clients {0 1 4}, {2 3 5} and {6 7}; the message from master 0 to master 2:
 
@@ -513,7 +516,7 @@ async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
         nbytes: length of a block.
 
     Returns:
-        At a master, for each rank of its client the blocks from other clients, in the same order; None elsewhere.
+        At a master: for each rank of its client, the blocks from other clients, in the same order. Elsewhere None.
     """
     channel, masters, width = span.channel, span.masters, span.local.size
     rows = [Block() for _ in range(width)] if span.is_master else None

@@ -1,8 +1,8 @@
 """Collectives between the two groups of an intercommunicator (MPI-2, section 5.2.2 of MPI-3.1).
 
 The channel leads to the remote group, `channel.local` to the local group. The root of a collective passes ROOT, the
-others of its group PROC_NULL, and the ranks of the remote group pass its rank. Data between one process and a whole
-group passes through rank 0 of that group, its leader.
+other ranks of its group pass PROC_NULL, and the ranks of the remote group pass the rank of the root. Data between one
+process and a whole group passes through rank 0 of that group, its leader.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, r
 
     Args:
         own: contribution of this rank; unused in the group of the root.
-        blocks: at the root one for each rank of the remote group; None elsewhere.
+        blocks: at the root, one block for each rank of the remote group; None elsewhere.
         root: ROOT, PROC_NULL or its rank.
     """
     if root >= 0:
@@ -99,7 +99,7 @@ async def reduce(channel: Channel, accumulator: Accumulator, root: int) -> None:
 
 
 async def allreduce(channel: Channel, accumulator: Accumulator) -> None:
-    """Within each group to its leader; the leaders swap the results and spread them. All get the same bits."""
+    """Reduce to the leader of each group; the leaders swap the results and broadcast them. All get the same bits."""
     local = channel.local
     await _swap_results(channel, accumulator)
     if local.rank == 0:
@@ -110,7 +110,7 @@ async def allreduce(channel: Channel, accumulator: Accumulator) -> None:
 
 
 async def reduce_scatter(channel: Channel, accumulator: Accumulator, counts: Sequence[int]) -> None:
-    """Within each group to its leader; the leaders swap the results and scatter them.
+    """Reduce within each group to its leader; the leaders swap the results and scatter them in their groups.
 
     Args:
         counts: items of the segment of each rank of the own group.

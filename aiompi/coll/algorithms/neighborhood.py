@@ -60,7 +60,7 @@ class Neighborhood(NamedTuple):
         arrivals = list(enumerate(sources))
         if isinstance(topology, Cartesian):
             # A block sent in one direction arrives from the other. In a grid at most two wide, both neighbours along a
-            # dimension are the same process, whose first message belongs into the second block.
+            # dimension are the same process. The first message of this process belongs into the second block.
             arrivals = [arrivals[block ^ 1] for block in range(len(arrivals))]
         return cls(len(sources), len(destinations), _real(arrivals), _real(enumerate(destinations)))
 
@@ -71,7 +71,7 @@ def _real(edges: enumerate[int] | list[Edge]) -> list[Edge]:
 
 @functools.lru_cache(maxsize=16)
 def _one_way(graph: Graph) -> Edge | None:
-    """Return two processes with more edges from the first to the second than back; None if there are none."""
+    """Return two processes with more edges from the first to the second than from the second to the first, or None."""
     edges = Counter((rank, other) for rank in range(graph.nnodes) for other in graph.neighbors_of(rank))
     return next((edge for edge, count in edges.items() if count > edges[edge[::-1]]), None)
 
@@ -79,7 +79,7 @@ def _one_way(graph: Graph) -> Edge | None:
 async def exchange(
     channel: Channel, neighborhood: Neighborhood, outgoing: Sequence[Block], incoming: dict[int, Block]
 ) -> None:
-    """Start the receives from all neighbours, then the sends to all, and wait for them.
+    """Start the receives from all neighbours, then the sends to all neighbours, and wait for all of them.
 
     Steps: 1. Per rank: a message sent for each edge that leads from it, straight to the neighbour.
 

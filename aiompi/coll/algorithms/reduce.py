@@ -50,10 +50,10 @@ async def linear(channel: Channel, accumulator: Vector, root: int) -> None:
 async def binomial(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Combine neighbouring blocks of 1, 2, 4, ... ranks, until one block is left.
 
-    The first rank of a block holds its partial result, or the root if it is in the block; of two blocks, the block
-    without the root sends. Order-safe. The brackets are the same for every root, and so is the result, to the last bit.
-    Steps: ceil(log2 n). Per rank, for m bytes: 1 message sent, except by the root; at most ceil(log2 n) received. Any
-    number of ranks: a block without a neighbour waits for a later step.
+    The first rank of a block holds the partial result of the block; if the root is in the block, the root holds it. Of
+    two blocks, the block without the root sends. Order-safe. The brackets are the same for every root, and so the
+    result is the same to the last bit. Steps: ceil(log2 n). Per rank, for m bytes: 1 message sent, except by the root;
+    at most ceil(log2 n) received. Any number of ranks: a block without a neighbour waits for a later step.
 
     Seven ranks, root 5:
 
@@ -104,8 +104,8 @@ class Half(NamedTuple):
 async def halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: int) -> list[Half]:
     """Combine halves with the partner 1, 2, 4, ... positions away, until each position has its piece of the result.
 
-    The partners hold results of neighbouring ranges of ranks, so that the order of ranks is kept. The position with bit
-    0 keeps the lower half.
+    The partners hold results of neighbouring ranges of ranks, so operands stay in the order of ranks. The position with
+    bit 0 keeps the lower half.
 
     Returns:
         The steps. The half that was kept last is this rank's piece of the result, in the memory of the whole vector.
@@ -134,7 +134,7 @@ async def rabenseifner(channel: Channel, accumulator: Vector, root: int) -> None
     If n is not p: first, the 2 * (n - p) lowest ranks combine in pairs, in one more step with a message of m bytes. Of
     each pair, the even rank or the root goes on.
 
-    Five ranks, p = 4, root 0; the vector has the quarters a to d, and those in capital letters are results:
+    Five ranks, p = 4, root 0; the vector has the quarters a to d, and capital letters mark results:
 
                   rank 0   rank 1   rank 2   rank 3   rank 4
         start     abcd     abcd     abcd     abcd     abcd
@@ -163,7 +163,7 @@ async def rabenseifner(channel: Channel, accumulator: Vector, root: int) -> None
 
 
 async def two_level(channel: Channel, accumulator: Accumulator, root: int) -> None:
-    """Reduce to the first rank of each host, among these to the root's host, and there to the root.
+    """Reduce to the first rank of each host, then from these ranks to one on the root's host, and there to the root.
 
     Not order-safe, because the ranks of a host need not be consecutive. The brackets are the same for every root.
     Steps: ceil(log2 k) within a host of k ranks, ceil(log2 h) between h hosts, and 1 if the root is not the first rank
@@ -195,10 +195,10 @@ async def two_level(channel: Channel, accumulator: Accumulator, root: int) -> No
 async def shm(channel: Channel, accumulator: Accumulator, root: int, otherwise: Substitute = binomial) -> None:
     """Show the own contribution in shared memory, where the root combines all contributions from the last rank down.
 
-    Order-safe. The brackets are the same for every root, and so is the result, to the last bit. Steps: 1. Per rank, for
-    m bytes: no messages; m bytes copied, and by the root (n - 1) * m combined; n - 1 wake-ups in all: every rank waits
-    until all have shown their contributions. Any number of ranks. If ranks do not share memory, or not yet, or if
-    vectors are too long, a binomial tree is used.
+    Order-safe. The brackets are the same for every root, and so the result is the same to the last bit. Steps: 1. Per
+    rank, for m bytes: no messages; m bytes copied, and by the root (n - 1) * m combined; n - 1 wake-ups in all: every
+    rank waits until all have shown their contributions. Any number of ranks. If ranks do not share memory, or not yet,
+    or if vectors are too long, a binomial tree is used.
 
     Five ranks, root 1:
 

@@ -18,8 +18,9 @@ from aiompi.comm import Channel
 async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
     """Exchange segments with the ranks 1, 2, 3, ... places away on both sides.
 
-    Order-safe: a rank's partial result is of neighbouring ranks, and grows by one rank at either end.
-    Steps: n - 1; ranks in the middle need fewer steps, but send twice as much in each. Per rank, for m bytes in all: n
+    Order-safe: a rank's partial result covers neighbouring ranks, and grows by one rank at either end.
+    Steps: n - 1; ranks in the middle need fewer steps, but send twice as much in each step. Per rank, for m bytes in
+        all: n
     - 1 messages and m bytes less the own segment sent. For equal segments these are (n - 1) / n * m bytes, the least
     possible, and n - 1 combinations of m / n bytes. Any number of ranks; segments may differ in length.
 
@@ -106,7 +107,7 @@ async def shm(channel: Channel, accumulator: Vector, counts: Sequence[int], othe
     times the own segment combined; n - 1 wake-ups in all. Any number of ranks; segments may differ in length. If ranks
     do not share memory, or not yet, or if vectors are too long, `pairwise` is used.
 
-    Five ranks; the segments a to e that each shows, and in capital letters those of the result:
+    Five ranks; the segments a to e that each rank shows, and in capital letters the segments of the result:
 
         in the slots      abcde   abcde   abcde   abcde   abcde
         result            A        B        C        D        E

@@ -30,11 +30,11 @@ async def linear(channel: Channel, accumulator: Accumulator) -> None:
 
 
 async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
-    """Send the partial result to the rank 1, 2, 4, ... places above; it covers twice as many ranks in each step.
+    """Send the partial result to the rank 1, 2, 4, ... places above, which covers twice as many ranks in each step.
 
-    Order-safe: each received result is of the ranks just below the ranks combined so far. Steps: ceil(log2 n). Per
-    rank, for m bytes: at most ceil(log2 n) messages and m * ceil(log2 n) bytes sent: one message in each step that has
-    a receiver. Any number of ranks: the ranks at the ends send or receive less.
+    Order-safe: each received result covers the ranks directly below those that this rank has combined so far. Steps:
+    ceil(log2 n). Per rank, for m bytes: at most ceil(log2 n) messages and m * ceil(log2 n) bytes sent: one message in
+    each step that has a receiver. Any number of ranks: the ranks at the ends send or receive less.
 
     Five ranks; contributions that are combined:
 

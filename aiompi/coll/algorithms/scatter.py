@@ -40,10 +40,9 @@ async def binomial(channel: Channel, blocks: Sequence[Block] | None, own: Block,
     """Receive the blocks of the own subtree from the parent, and forward the blocks of the subtrees below.
 
     Ranks are counted from the root; the blocks of a subtree are consecutive. Steps: ceil(log2 n). Per rank, for m bytes
-    each: 1 message received, except by the root; the root sends ceil(log2 n) messages and (n - 1) * m bytes, any other
-    rank at most as many messages with half the bytes. Up to n / 2 blocks of subtrees are stored on the way. Any number
-    of
-    ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
+    each: 1 message received, except by the root. The root sends ceil(log2 n) messages and (n - 1) * m bytes, any other
+    rank at most the same number of messages with half the bytes. Up to n / 2 blocks of subtrees are stored on the way.
+    Any number of ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
 
     Seven ranks, root 0, with the blocks that are sent:
 
@@ -110,7 +109,7 @@ async def two_level(channel: Channel, blocks: Sequence[Block] | None, own: Block
 async def shm(
     channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int, otherwise: Substitute = linear
 ) -> None:
-    """The root shows all blocks in shared memory, and each rank copies its own from there. The root waits for no rank.
+    """The root shows all blocks in shared memory, and each rank copies its own block. The root waits for no rank.
 
     Steps: 1. Per rank, for m bytes per rank: no messages; m bytes copied, and by the root n * m; at most n - 1 wake-ups
     in all, by the root. Any number of ranks. If ranks do not share memory, or not yet, or if the blocks together are

@@ -54,7 +54,7 @@ class Pof2:
     Args:
         rank: rank in the communicator.
         size: size of the communicator.
-        root: rank that must represent its pair; the even rank represents each other pair.
+        root: rank that must represent its pair; each other pair is represented by its even rank.
 
     Attributes:
         power: number of positions, p.

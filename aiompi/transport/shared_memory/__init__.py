@@ -11,8 +11,8 @@ path of this table that is open to it. The limits are the defaults.
 | streamed      | all others                   | both at once | the message, in parts | `core/native/ring.h`     |
 | slots         | of collectives, to 256 KiB   | each         | none                  | `core/native/slots.h`    |
 
-Slots are memory of one rank that its peers read (`slots`), handed over as descriptors. `sharing` holds the memory,
-beside the rings, that two ranks have of each other.
+Slots are memory of one rank that its peers read (`slots`), handed over as descriptors. `sharing` holds all memory that
+two ranks have of each other, not only the rings.
 """
 
 from aiompi.transport.shared_memory.transport import SharedMemory

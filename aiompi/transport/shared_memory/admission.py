@@ -1,8 +1,8 @@
-"""Permission for the other ranks of this host to copy from and to the memory of this one, where Yama requires it.
+"""Permission for other ranks on this host to copy from and to this rank's memory, where Yama requires a permission.
 
-With `ptrace_scope` 1 this security module of Linux lets a process access the memory of its descendants, and of
-processes that have named it or one of its ancestors. So a rank names the agent that has started it: the agent is an
-ancestor of all its ranks. No wider permission is given.
+Yama is a security module of Linux. With `ptrace_scope` 1 it lets a process access the memory of its descendants, and of
+processes that have named this process or one of its ancestors. So a rank names the agent that has started it: the agent
+is an ancestor of all its ranks. No wider permission is given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEEPEST: Final = 64
 def admit(agent: int) -> bool:
     """Let an agent and its descendants access the memory of this process, where Yama requires it.
 
-    The agent must be an ancestor of this process, so that a wrong process id admits no other process.
+    The agent must be an ancestor of this process, so that a wrong process id gives no other process access.
 
     Args:
         agent: id of its process; 0 if there is none.

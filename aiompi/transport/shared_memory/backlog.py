@@ -41,7 +41,7 @@ class Backlog(deque[Outgoing]):
         return frame
 
     def keeps(self, frame: Outgoing) -> bool:
-        """Copy the rest of a short frame, if this completes its send; return True if it was copied."""
+        """Copy the rest of a short frame, if the copy completes the send at once; return True if it does."""
         if not self.copying or frame.owner is self.unread or frame.nbytes > COPY_LIMIT:
             return False
         frame.copy()

@@ -33,7 +33,7 @@ BEGUN: Final = 2**20
 
 
 class RingLink(RingPoller):
-    """Frames of one peer through a segment, and a queue for them until there is one (a `SocketLink` and a `Poller`).
+    """Frames of one peer through a segment, with a queue until there is a segment (`SocketLink`, `Poller`).
 
     The socket that has carried the segment stays connected. Its end of file shows that the peer has ended.
     """
@@ -172,7 +172,7 @@ class RingLink(RingPoller):
             return 0
 
     def shown(self, area: SlotArea) -> Ring | None:
-        """Let the peer read the slots of this rank; return the rings that wake it; None if this fails."""
+        """Let the peer read the slots of this rank; return the rings that wake the peer, or None on failure."""
         return self._ring if self.sharing is not None and self.sharing.show(area) else None
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
@@ -267,7 +267,7 @@ class RingLink(RingPoller):
     def stale(self) -> bool:
         if self._ring is None:
             return True
-        # A peer that copies a long message meanwhile counts as stale, and rings when it goes on.
+        # A peer that is copying a long message counts as stale, and rings when it continues.
         before, self._seen = self._seen, self._ring.position
         return self._seen == before and not self._queue
 

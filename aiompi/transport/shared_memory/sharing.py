@@ -154,8 +154,8 @@ class Sharing:
     def close(self) -> None:
         """Let go of the memory of the peer; call this before the socket is closed.
 
-        The slots of a dead peer stay until this rank knows of its death, because a collective may still read them (see
-        `SharedMemory.abandon`).
+        The slots of a dead peer stay until this rank knows of the death, because a collective may still read the slots
+        (see `SharedMemory.abandon`).
         """
         if self._ring.process is not None:
             self._ring.process.close()

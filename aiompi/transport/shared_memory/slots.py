@@ -1,10 +1,10 @@
 """The memory of slots, and how ranks hand it to the ranks that read it. `aiompi/core/native/slots.h` has its layout.
 
 A rank has one piece of memory for the slots of all its communicators. Only this rank writes there, and each of its
-peers gets the descriptor once. The context id of a communicator gives its part, which is never used again: a slow
-member may still read it when the others have freed the communicator. So only the first `PARTS` communicators of a job
-have a part. The parts of the `FIRST_COMMUNICATORS` are large. The others are small, because every member reserves
-addresses for the slots of all.
+peers gets the descriptor once. The context id of a communicator selects its part of the memory. A part is never used
+again, because a slow member may still read it when the others have freed the communicator. So only the first `PARTS`
+communicators of a job have a part. The parts of the `FIRST_COMMUNICATORS` are large. All other parts are small, because
+every member reserves addresses for the slots of all members.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LABEL: Final = struct.Struct("!Q")
 
 
 def part_of(context: int) -> slice | None:
-    """Return where the slots of a communicator are in the memory for slots; None if it has none."""
+    """Return where the slots of a communicator are in the memory for slots; None if the communicator has none."""
     number = ordinal(context)
     if number >= PARTS:
         return None
@@ -64,7 +64,7 @@ class SlotArea:
 
 
 def receive_slots(sock: socket.socket) -> memoryview | None:
-    """Receive the slots of a peer; return None if it has closed the connection.
+    """Receive the slots of a peer; return None if the peer has closed the connection.
 
     Raises:
         RemoteProtocolError: the received data does not describe slots.

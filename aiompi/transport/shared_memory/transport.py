@@ -55,8 +55,8 @@ class SharedMemory(Unix):
     def address(self) -> Any:
         if not self._available:
             return None
-        # Before any rank knows this one, because two ranks ask the kernel only once, when they connect, whether they
-        # may copy. Not if the settings forbid copies: a process that may copy may also write.
+        # This happens before any rank knows this one, because two ranks ask the kernel only when they connect whether
+        # they may copy. It is left out if the settings forbid copies: a process that may copy may also write.
         settings = self.engine.settings
         self._admits = settings.single_copy and settings.pickle and admit(self.site.agent)
         return [*super().address(), LAYOUT]
@@ -112,7 +112,7 @@ class SharedMemory(Unix):
         return group
 
     def _shown(self, peer: Endpoint, slots: SlotArea, dials: bool) -> Ring | None:
-        """Let a peer read the slots of this rank; return the rings that wake it, None if its slots cannot be read.
+        """Let a peer read the slots of this rank; return the rings that wake the peer, or None on failure.
 
         Args:
             dials: True if this rank must connect to the peer, unless they are connected.
