@@ -29,7 +29,9 @@ def main() -> int:
     for descriptor in map(int, os.listdir("/proc/self/fd")):
         if descriptor > 2 and descriptor not in (spec["listener"], spec["credential_listener"]):
             with contextlib.suppress(OSError):
-                os.close(descriptor)  # such as the socket of the process manager, which waits until it is closed
+                os.close(
+                    descriptor
+                )  # such as the socket of the process manager, which waits until the socket is closed
     return asyncio.run(_serve(**spec))
 
 

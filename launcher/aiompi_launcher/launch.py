@@ -1,7 +1,7 @@
 """Runs a job, from its specification to its exit code.
 
-The launcher forks the watchdog, and starts the processes that fork ranks. These import the modules of a rank while the
-launcher imports its own, which takes about as long. So this module imports little.
+The launcher forks the watchdog, and starts the processes that fork ranks. The fork servers import the modules of a rank
+while the launcher imports its own modules, which takes about as long. So this module imports little.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ _KEY: Final = "key"
 def serve(spec: ServeSpec, name: str) -> int:
     """Serve a job whose ranks are started elsewhere.
 
-    Prints the address on standard output. The key is AIOMPI_KEY, or else a new key in a file, whose name is printed on
-    standard error.
+    Prints the address on standard output. The key is AIOMPI_KEY, or else a new key in a file; the name of the file is
+    printed on standard error.
 
     Args:
         spec: the job.

@@ -62,7 +62,7 @@ class HostsSpec(NamedTuple):
     Attributes:
         names: of the hosts.
         ranks: of each host.
-        starter: how agents are started on them, one of `starters.STARTERS`, with options for it.
+        starter: how agents are started on the hosts: one of `starters.STARTERS`, with options for it.
         files: paths below the working directory that are copied to each host; empty if the hosts have the files.
         width: most agents that one process starts.
         patience: seconds that an agent has to start.
@@ -93,7 +93,7 @@ class RunSpec(NamedTuple):
         programs: one or more (MPMD); ranks are numbered through them in order.
         tag_output: True to prefix each line of output with its rank.
         output_dir: directory for rank.N.out and rank.N.err instead of the launcher's own output.
-        stdin_rank: rank that reads the launcher's standard input, counted from 0 in this job, None for none.
+        stdin_rank: rank, counted from 0 in this job, that reads the launcher's standard input; None for no rank.
         timeout: seconds after which the job is killed.
         verbose: True to report progress on stderr.
         top: True to show the live table.
@@ -140,7 +140,7 @@ class CommandSpec(NamedTuple):
 
     Attributes:
         argv: the command and its arguments.
-        mpi4py: True if aiompi replaces mpi4py in it and in the processes that it starts.
+        mpi4py: True if aiompi replaces mpi4py in the program and in the processes that the program starts.
     """
 
     argv: tuple[str, ...]
@@ -151,7 +151,7 @@ class ServeSpec(NamedTuple):
     """A job whose ranks are started elsewhere and join over TCP.
 
     Attributes:
-        size: number of ranks, None if the job is open: its members come and go.
+        size: number of ranks; None for an open job, whose members come and go.
         at_least: smallest size of a world of an open job.
         at_most: largest number of members of an open job, None for no limit.
         bind: address to listen on; empty for the setting `interface`, or else loopback.

@@ -1,8 +1,7 @@
-"""Supervises a job to its end: `Supervision` for processes that the launcher starts, `host` also for others.
+"""Supervises a job to its end: `Supervision` if the launcher starts all processes, `host` also for other processes.
 
-The launcher listens, and starts the ranks, while it accepts connections of ranks that already run. The ranks wait for
-the launcher as long as it lives. With an IMPI server elsewhere, the ranks start once all clients of the job have
-joined.
+The launcher listens, and starts ranks while it accepts connections of ranks that already run. The ranks wait for the
+launcher as long as it lives. With an IMPI server elsewhere, the ranks start once all clients of the job have joined.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Supervision:
     Args:
         spec: the job.
         name: of the program, for messages.
-        lifeline: how the parent of a spawned job finds it (ENV_LIFELINE), None for other jobs.
+        lifeline: by which the parent of a spawned job finds the launcher (ENV_LIFELINE); None for other jobs.
         directory: of the job.
         watchdog: gets the process group of each rank.
 
@@ -174,7 +173,7 @@ async def host(
         supervisor: of the job.
         key: of the job.
         listener: at which ranks connect.
-        timeout: seconds within which a connection must prove the key, None for no limit.
+        timeout: seconds within which a connection must prove the key; None for no limit.
         ranks: starts the ranks one by one; None if other programs start them.
         heartbeat: see `ControlServer`.
         settings: of the launcher, if other machines may connect.

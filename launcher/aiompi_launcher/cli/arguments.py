@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-#: words that begin a program; Python runs the module or code behind the first two
+#: words with which a program begins; after the first two Python runs a module or code
 _LAST = ("-m", "-c", "-", "--")
 
 

@@ -124,7 +124,7 @@ def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -
 
 
 def _place(options: argparse.Namespace, programs: list[Section]) -> tuple[list[Section], HostsSpec | None, int]:
-    """Return the programs with their numbers of ranks; their hosts (None for this machine only); and all slots."""
+    """Return the programs with their numbers of ranks; the hosts (None for this machine only); and all slots."""
     allocated: list[Host] = []
     if options.hosts is not None:
         hosts = hostlist.parse_hosts(options.hosts)
@@ -142,7 +142,9 @@ def _place(options: argparse.Namespace, programs: list[Section]) -> tuple[list[S
         return programs, None, slots
     ranks = hostlist.place(hosts, sum(program.size for program in programs), options.map_by, options.ppn)
     used = [(host.name, tuple(numbers)) for host, numbers in zip(hosts, ranks, strict=True) if numbers]
-    from aiompi_launcher.hosts import starters  # its imports take time, and a job on this machine does not need it
+    from aiompi_launcher.hosts import (
+        starters,
+    )  # here: it takes time, and a job on this machine does not need it
 
     starter = shlex.split(options.starter or "") or [starters.default_starter(bool(allocated))]
     spec = HostsSpec(

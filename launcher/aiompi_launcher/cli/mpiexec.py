@@ -59,7 +59,7 @@ def translate(argv: Sequence[str]) -> list[str]:
 
 
 class _Parser:
-    """The rest of a command line, and the options so far: of the whole job, and of each section."""
+    """The rest of a command line, and the options read so far: those of the whole job, and those of each section."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._words = iter(argv)

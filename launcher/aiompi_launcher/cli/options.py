@@ -227,7 +227,7 @@ def _count(text: str) -> int:
 
 
 def _members(text: str) -> tuple[int | None, int, int | None]:
-    """Return the size of a job (None for an open job), and its least and largest number of members."""
+    """Return the size of a job (None for an open job), and the least and the largest number of members."""
     least, colon, most = text.partition(":")
     if not colon:
         return _count(text), 1, None

@@ -1,4 +1,4 @@
-"""Packs the interpreter into one file, all that an implementation under test needs of the tester (section 5.1)."""
+"""Packs the interpreter into the one file that an implementation under test needs of the tester (section 5.1)."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@
     aiompi-impi-tester interpreter FILE                         write the interpreter, for where aiompi is not installed
     aiompi-impi-tester peer CLIENT HOST:PORT -np N              a simulated implementation, to try the tester with
 
-The command starts one client under test; {client}, {address}, {np} and others in it are filled in, as the manual says.
-Without a command it is aiompi's launcher. Exit status: 0 all passed, 1 a test failed, 2 wrong use, 3 nothing failed but
-tests are indeterminate.
+The command starts one client under test; placeholders in it such as {client}, {address} and {np} are filled in, as the
+manual says. Without a command it is aiompi's launcher. Exit status: 0 all passed, 1 a test failed, 2 wrong use, 3
+nothing failed but tests are indeterminate.
 """
 
 from __future__ import annotations

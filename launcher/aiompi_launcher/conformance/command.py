@@ -44,7 +44,8 @@ def fill(template: Sequence[str], setup: Setup, client: int, address: tuple[str,
     """Fill in a command template.
 
     Args:
-        template: words with placeholders in braces; {interpreter} is a word of its own and stands for several.
+        template: words with placeholders in braces; {interpreter} must be a whole word, and is replaced by several
+            words.
         client: its client rank.
         address: of the server.
 
@@ -135,7 +136,7 @@ class Command:
             self._say(line.decode("utf8", "replace").rstrip("\n"))
 
     async def gone(self) -> str:
-        """Return a message if it has ended, after a moment for its last bytes; else an empty string."""
+        """Return a message if the process has ended, after a moment for its last bytes; otherwise an empty string."""
         status = await self._process.wait()
         await asyncio.sleep(_LAST_BYTES)
         return f"{shlex.join(self._words)} ended with status {status} before all clients and hosts had joined"
@@ -151,7 +152,7 @@ class Command:
         return self._process.returncode or 0
 
     async def _end_output(self) -> None:
-        """Read the output to its end, for a while: a process that the command has left behind may keep it open."""
+        """Read the output to its end, for a while: a process left behind by the command may keep the output open."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await asyncio.wait([self._reader], timeout=_PATIENCE)

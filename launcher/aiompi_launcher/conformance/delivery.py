@@ -2,7 +2,7 @@
 
 All of it is MPI messages on COMM_WORLD. The master, the simulated process of the lowest rank, sends each process under
 test a header of 4 MPI_INT, then the text as MPI_CHAR: the name of the script, a newline, the script. At the end of a
-test it sends DONE to all others, each of which answers done and its level.
+test the master sends DONE to all other processes; each of them answers done and its level.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ DONE: Final = b"DONE"
 ANSWER: Final = b"done"
 LONGEST_TEXT: Final = 2**20
 
-#: name of the first test, which is built into the interpreter; its text is the pattern instead of a script
+#: name of the first test, which is built into the interpreter; in place of a script, its text is the pattern
 FIRST_TEST: Final = "delivery"
 PATTERN_LENGTHS: Final = (1, 95, 700)
 
 
 class DeliveryError(Exception):
-    """A message that carries a script is wrong; the message says what arrived and what was expected."""
+    """A message that carries a script is wrong; the text of the error says what arrived and what was expected."""
 
 
 class Caller(Mpi, Protocol):
@@ -208,7 +208,7 @@ async def run(machine: Machine, name: str, console: Console) -> tuple[Level, boo
 
 
 async def follow(mpi: Caller, console: Console) -> None:
-    """Receive and run scripts in a process under test, and end each test, until a script ends the loop.
+    """In a process under test, receive and run scripts, and end each test, until a script ends the loop.
 
     Raises:
         DeliveryError, MPIFailure: the implementation under test cannot even deliver scripts.

@@ -112,7 +112,7 @@ def _swap_ends(packet: Packet) -> list[Packet]:
 
 
 class _Reordering:
-    """Delays one message of a user until the next of the same processes has been sent."""
+    """Delays one message of a user until the same two processes have exchanged the next one."""
 
     def __init__(self) -> None:
         self._held: list[Packet] = []

@@ -3,7 +3,7 @@
     python -m aiompi_launcher.conformance.interpreter [--mpi MODULE] [--startup-only | --script FILE...]
     python interpreter.pyz ...      the same from one file, where the tester is not installed
 
-It is started by the launcher of the implementation under test, as any MPI program.
+The launcher of the implementation under test starts this program like any other MPI program.
 """
 
 from __future__ import annotations

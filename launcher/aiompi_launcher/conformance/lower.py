@@ -310,7 +310,7 @@ def _ranks(host: Host, theirs: Identity, ours: Identity) -> tuple[int, int] | No
 
 
 def _check_ends(host: Host, peer: int, packet: Packet) -> Iterator[Deviation]:
-    """Check that pk_src is a process of the sending host, pk_dest of the receiving host (sections 3.2 and 3.5)."""
+    """Check that pk_src is a process of the sending host and pk_dest one of the receiving host (sections 3.2, 3.5)."""
     for name, identity, owner in (("pk_src", packet.src, peer), ("pk_dest", packet.dest, host.info.rank)):
         proc = _find(host, identity)
         if proc is None:

@@ -1,4 +1,4 @@
-"""The lower tester at the end of a test: it finds messages that are left over, and messages that have not come."""
+"""The lower tester at the end of a test: it finds messages that are left over, and messages that are missing."""
 
 from __future__ import annotations
 

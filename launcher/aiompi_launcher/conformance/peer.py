@@ -1,4 +1,4 @@
-"""A simulated implementation under test: the tester's own processes on the other side, to try the tester with.
+"""A simulated implementation under test: the tester's own processes play the other side, to try the tester.
 
 It can be made wrong on purpose, to see that the tester notices.
 """

@@ -1,6 +1,6 @@
 """The calls of scripts on an implementation under test that has mpi4py's names.
 
-Each is a coroutine, as the machine wants it, and never waits for anything but the call itself.
+Each call is a coroutine, because the machine awaits calls; it waits for nothing but the MPI call itself.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Result:
 
 
 def as_text(results: list[Result]) -> str:
-    """Return a text: one line per test, with details of those that did not pass."""
+    """Return a text: one line per test, with details of the tests that did not pass."""
     return "".join(map(details, results)) + summary(results) + "\n"
 
 

@@ -15,7 +15,7 @@ from aiompi_launcher.conformance.setup import Setup
 
 _AFTER_SUCCESS: Final = 10.0  # seconds for a command to end by itself
 _AFTER_FAILURE: Final = 1.0
-_SOONER: Final = 6  # part of the time for a start-up that one gets which follows a failed one
+_SOONER: Final = 6  # part of the start-up time that a start-up gets if the previous one has failed
 
 Body = Callable[[Session], Awaitable[list[Result]]]
 

@@ -300,7 +300,7 @@ class Server:
         return [self._ranks[rank] for rank in sorted(self._ranks)]
 
     def distribute(self) -> None:
-        """Send each label to all once every client has submitted it, or will not (section 2.3.5)."""
+        """Send each label to all clients once every client has submitted it, or will not submit it (section 2.3.5)."""
         if not self.joined:
             return
         members = self._members()

@@ -33,8 +33,8 @@ class Limits:
 
     Attributes:
         startup: seconds until all clients have joined.
-        quiet: seconds without any packet after which a test, or the end of a job, hangs; three times that at the
-            beginning, when hosts are there and their processes are still starting.
+        quiet: seconds without any packet after which a test, or the end of a job, counts as hanging. At the beginning,
+            when processes of the hosts are still starting, the time is three times as long.
     """
 
     startup: float = 60.0
@@ -84,7 +84,7 @@ class Session:
     # Start-up.
 
     async def open(self) -> tuple[str, int]:
-        """Start the server, if it is ours; return the address for clients under test."""
+        """Start the server, if it is the tester's own; return the address for clients under test."""
         if self.setup.server is not None:
             return self.setup.server
         self._server = Server(self.setup.total, self.journal, self.setup.key)

@@ -57,8 +57,8 @@ class Setup:
         procs: number of processes of each simulated host.
         first: client rank of the first simulated client; the others follow.
         iut_clients: number of clients under test.
-        iut_procs: number of processes of each client under test, for commands and messages; the labels of the clients
-            decide.
+        iut_procs: number of processes of each client under test, for commands and messages; the clients' labels have
+            the true numbers.
         key: IMPI_AUTH_KEY, None for IMPI_AUTH_NONE.
         address: IPv4 address of server and simulated hosts.
         port: port of the server, 0 for any.
@@ -129,7 +129,7 @@ class Setup:
     def part(self, rank: int) -> Part:
         """Return the description of a simulated client.
 
-        On loopback each host has an address of its own, because an acceptor may tell hosts apart by it.
+        On loopback each host has a separate address, because an acceptor may tell hosts apart by the address.
         """
         index = (rank - self.first) * self.hosts
         return Part(

@@ -9,6 +9,6 @@
     agent      the agent of a host: starts ranks, relays their control messages, output, input and exit statuses
     remote     the launcher's side: ranks of other hosts for the supervisor
 
-Only the launcher has the table of states (`aiompi_launcher.job.table`). It starts at most WIDTH agents, and each of
-them starts at most WIDTH others, so that n hosts are reached in about log n / log WIDTH steps.
+Only the launcher has the table of states (`aiompi_launcher.job.table`). The launcher starts at most WIDTH agents, and
+each agent starts at most WIDTH others, so that n hosts are reached in about log n / log WIDTH steps.
 """

@@ -1,7 +1,8 @@
 """The agent of a host in a job on several hosts, a program that the launcher runs (`starters`).
 
-It reads its plan from standard input, starts further agents and the ranks of its host, and relays between them and the
-launcher. If the channel to the launcher ends, the agent ends all processes. If the agent is killed, its watchdog does.
+The agent reads its plan from standard input, starts further agents and the ranks of its host, and relays messages
+between them and the launcher. If the channel to the launcher ends, the agent ends all processes. If the agent is
+killed, its watchdog does.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _ARCHIVE: Final = "files.tar"
 _FILES: Final = "files"
 _POLL: Final = 0.02  # seconds
 _READ: Final = 64 * 2**10
-_BACKLOG: Final = 2**20  # bytes waiting for the launcher above which the agent reads no more for it
+_BACKLOG: Final = 2**20  # bytes waiting for the launcher above which the agent reads no more data for the launcher
 
 
 def main(starter: str, server: EarlyForkServer | None = None) -> int:
@@ -99,7 +100,7 @@ def _is_understood(reader: int) -> bool:
 def _read_orders(
     reader: int, decoder: control.Decoder, directory: RunDirectory
 ) -> tuple[Plan, list[messages.Message]] | None:
-    """Return the plan, and the messages that came with it; None at the end of the channel.
+    """Return the plan, and the messages that came with the plan; None at the end of the channel.
 
     Store the files of the job.
     """
@@ -126,7 +127,7 @@ def _read_orders(
 
 @contextlib.contextmanager
 def _storing(directory: RunDirectory) -> Iterator[None]:
-    """Print in a line, which the launcher forwards, why files cannot be stored, and end this process."""
+    """Print in a line, which the launcher forwards, why files cannot be stored, and end the agent."""
     try:
         yield
     except OSError as error:
@@ -215,7 +216,7 @@ class Agent:
         decoder: control.Decoder,
         early: Iterable[messages.Message],
     ) -> int:
-        """Run until the launcher has ended or says that the job has; return the exit code."""
+        """Run until the launcher has ended or reports that the job has ended; return the exit code."""
         import asyncio
 
         from aiompi_launcher.hosts.branches import Branches
@@ -346,7 +347,7 @@ class Agent:
         self._curb(link)
 
     def _curb(self, source: Connection | Channel) -> None:
-        """Read data of a rank, or of another agent, only as fast as the launcher does."""
+        """Read data of a rank, or of another agent, only as fast as the launcher takes data."""
         if self._channel.backlog > _BACKLOG:
             source.hold()
             self._channel.when_sent(source.resume)
@@ -372,7 +373,7 @@ class Agent:
                 self._channel.send(messages.RankExited(rank, status))
 
     async def _end_ranks(self) -> None:
-        """End all processes of ranks, and processes that they have left in their process groups."""
+        """End all processes of ranks, and all processes that ranks have left in their process groups."""
         import asyncio
 
         groups = {process.process.pid for process in self._processes.values()}
@@ -388,7 +389,7 @@ class Agent:
 
 
 def _addresses(starter: str) -> tuple[str, str]:
-    """Return this host's address for other hosts, and the launcher's address as seen here; empty if unknown."""
+    """Return this host's address for other hosts, and the launcher's address as this host sees it; empty if unknown."""
     connection = os.environ.get("SSH_CONNECTION", "").split()  # client, its port, this host, its port
     if starter == SSH and len(connection) == 4:
         return connection[2], connection[0]

@@ -27,7 +27,7 @@ class Branch:
 
     Args:
         started: its starter.
-        archive: path of a file with the files that the agent unpacks; empty if there is none.
+        archive: path of the file from which the agent unpacks files; empty if there is none.
         on_message: called with each message of the agent.
         on_lost: called with this object and the reason if the agent ends too early.
         curb: limits reading; called with its channel after each message.

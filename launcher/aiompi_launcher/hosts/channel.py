@@ -31,8 +31,8 @@ class Channel:
         on_message: called with each message, except pings and pauses.
         on_end: called once with the reason if the channel ends before `close`; empty at the end of file.
         silence: seconds of silence after which a `watched` end is given up; 0 for never.
-        lost: asks the kernel why the other end cannot send; returns an empty string if this is unknown.
-        decoder: decoder that has already read the banner of the other end; None if the banner is still to come. Bytes
+        lost: asks the kernel why the other end cannot send; returns an empty string if the kernel does not know.
+        decoder: decoder that has already read the banner of the other end; None if the banner has not come. Bytes
             before the banner are skipped.
 
     Attributes:
@@ -182,7 +182,7 @@ class Channel:
 
     def _beat(self) -> None:
         now = self._loop.time()
-        if now - self._beaten > 2 * BEAT:  # this process was stopped, and has not read the data that came in this time
+        if now - self._beaten > 2 * BEAT:  # this process was stopped, and data that came meanwhile is not read yet
             self._heard = now
         self._beaten = now
         if self.begun and not (self._paused or self._held) and (reason := self._judge(now - self._heard)):
@@ -193,7 +193,7 @@ class Channel:
         self._timer = self._loop.call_later(BEAT, self._beat)
 
     def _judge(self, quiet: float) -> str:
-        """Return why the other end is given up after `quiet` seconds of silence; empty if it is not."""
+        """Return why the other end is given up after `quiet` seconds of silence; empty if the channel continues."""
         if self.watched and 0 < self._silence < quiet:
             return f"nothing has come from it for {self._silence:g} s (AIOMPI_SILENCE)"
         return self._lost() if quiet > DOUBT else ""

@@ -1,4 +1,4 @@
-"""The hosts of a job, as the user or Slurm names them, and the host of each rank."""
+"""The hosts of a job, which the user or Slurm names, and the host of each rank."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ def _merged(hosts: Iterable[Host]) -> list[Host]:
 
 
 def slurm_allocation(environ: Mapping[str, str] = os.environ) -> list[Host]:
-    """Return the hosts of the Slurm allocation in which this process runs; none if there is no allocation.
+    """Return the hosts of the Slurm allocation of this process; no hosts if there is no allocation.
 
-    A host has one slot for each task requested on it, or else for each CPU allocated there. A process in a job step of
-    several tasks has no allocation of its own: srun has started many such processes.
+    A host has one slot for each task requested on the host, or else for each CPU allocated there. A process in a job
+    step of several tasks has no allocation of its own, because srun has started many such processes.
     """
     names = environ.get("SLURM_JOB_NODELIST", "")
     if not names or int(environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:

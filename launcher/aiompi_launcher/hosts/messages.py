@@ -1,8 +1,8 @@
 """Messages between the launcher and the agents of hosts.
 
-They have the form of messages between ranks and their agent (`aiompi.wire.control`), with a line feed behind each,
-because srun forwards whole lines. Both sides begin with their banner (`aiompi.wire.version`), which distinguishes an
-agent from the output of a login shell, and shows its version.
+The messages have the form of messages between ranks and their agent (`aiompi.wire.control`). A line feed follows each
+one, because srun forwards whole lines. Both sides begin with their banner (`aiompi.wire.version`), which distinguishes
+an agent from the output of a login shell, and shows its version.
 
     launcher                                      agent of a host
     banner, Launch(plan), Files(data) ...    -->
@@ -37,7 +37,7 @@ class Launch(NamedTuple):
 
 
 class Files(NamedTuple):
-    """The next part of the archive of files for the working directory; empty at its end."""
+    """The next part of the archive of files for the working directory; empty at the end of the archive."""
 
     data: bytes
 
@@ -110,7 +110,7 @@ class Ready(NamedTuple):
     Attributes:
         host: its index among the hosts of the job.
         directory: for sockets of its ranks.
-        address: its address for other hosts; empty if it is on the machine of the launcher.
+        address: address of the host for other hosts; empty if the host is the launcher's machine.
         launcher: address of the launcher's machine, as this host sees it; empty if unknown.
     """
 
@@ -128,7 +128,7 @@ class RankStarted(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A host has failed to start its ranks, so the job ends with this exit code."""
+    """A host has failed to start its ranks, so the job ends with the exit code `code`."""
 
     host: int
     text: str
@@ -166,14 +166,14 @@ class RankExited(NamedTuple):
 
 
 class RankStuck(NamedTuple):
-    """The process of a rank has not run for the heartbeat of the job."""
+    """The process of a rank has not run for a heartbeat interval of the job."""
 
     rank: int
     cause: str
 
 
 class HostsLost(NamedTuple):
-    """An agent has ended or cannot be reached, so the agents that it has started are lost, too."""
+    """An agent has ended or cannot be reached, so the agents that it has started are lost as well."""
 
     hosts: list[int]
     cause: str
@@ -248,7 +248,7 @@ class Plan(NamedTuple):
         name: of the launcher, for messages.
         key: of the job.
         size: number of ranks of the job.
-        parts: the host of the agent, and the hosts that it reaches through further agents.
+        parts: the host of the agent, and the hosts that the agent reaches through further agents.
         programs: arguments, directory, environment and `mpi4py` of each program.
         directory: working directory.
         environ: variables of the launcher.

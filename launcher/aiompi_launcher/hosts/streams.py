@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-#: bytes of standard input, and of each output of a rank, that may be between a host and the launcher
+#: bytes of standard input, and of each output of a rank, that may be under way between a host and the launcher
 INPUT_WINDOW: Final = 64 * 2**10
 OUTPUT_WINDOW: Final = 2**18
 _READ: Final = 64 * 2**10
@@ -36,7 +36,7 @@ class WindowReader:
         self._resume()
 
     def catch_up(self) -> None:
-        """Send what is in a pipe that does not block, beyond the window too."""
+        """Send the contents of a pipe, which does not block, even beyond the window."""
         left = _MOST_IN_PIPE
         while left > 0 and (count := self._read(_READ)):
             left -= count

@@ -25,7 +25,7 @@ class ReadBuffer:
 
     Attributes:
         view: the whole buffer.
-        users: number of its chunks in use, plus 1 while it is read into.
+        users: number of the buffer's chunks in use, plus 1 while data is read into the buffer.
     """
 
     __slots__ = ("users", "view")
@@ -110,7 +110,7 @@ def discard(chunks: Iterable[Chunk]) -> None:
 
 
 def copied(chunks: Iterable[Chunk]) -> list[Chunk]:
-    """Return a copy of a packet that owns its memory, and release the original."""
+    """Return a copy of a packet in its own memory, and release the original."""
     chunks = list(chunks)
     data = b"".join([part.view for part in chunks])
     discard(chunks)

@@ -26,7 +26,7 @@ from aiompi_launcher.net.listen import rethrow
 from aiompi_launcher.spec import ServerAddress
 
 _PRIVATE: Final = 10.0  # seconds to wait for the private labels of another client
-_FOREIGN: Final = 2.0  # seconds, if the server may be of another implementation, which need not forward them
+_FOREIGN: Final = 2.0  # seconds, if the server may be of another implementation, which need not forward labels
 
 
 class RemoteServer(Rendezvous):
@@ -36,7 +36,7 @@ class RemoteServer(Rendezvous):
         endpoint: the server, and our client rank.
         hosts: hosts of this client.
         credentials: authentication methods that the user enabled.
-        settings: how long to wait for the server, for hosts of other clients, and for a prompt step of another client
+        settings: limits of time for the server, for hosts of other clients, and for a prompt step of another client
             once all have joined; and the certificate for TLS.
         say: prints a message for the user.
     """
@@ -103,9 +103,10 @@ class RemoteServer(Rendezvous):
         return world
 
     async def _agree(self, count: int) -> bytes:
-        """Return a key on which all clients, which run aiompi, agree; an empty one if their ranks have to use IMPI.
+        """Return a key on which all clients agree that run aiompi; empty if the ranks of all clients have to use IMPI.
 
-        If one client has given up waiting, all use IMPI: every client sees that its part of KEY is missing.
+        If one client has given up waiting, all clients use IMPI, because every client sees that the part of KEY of this
+        client is missing.
         """
         exchange = KeyExchange(self._client.rank)
         try:
@@ -148,7 +149,7 @@ class RemoteServer(Rendezvous):
         ]
 
     def _start_connecting(self) -> asyncio.Task[None]:
-        """Connect the hosts right after DONE (section 2.3.8): hosts of other clients do not wait for our ranks."""
+        """Connect the hosts directly after DONE (section 2.3.8): hosts of other clients do not wait for our ranks."""
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._connect_hosts())
             self._connecting.add_done_callback(self._connected)
@@ -194,7 +195,7 @@ class RemoteServer(Rendezvous):
 
     async def close(self) -> None:
         await self._link.stop()
-        self._link.close()  # first, so that the server blames this client, not one that notices its end
+        self._link.close()  # first, so that the server blames this client instead of one that notices its end
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait({self._connecting})

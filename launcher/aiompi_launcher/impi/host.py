@@ -29,7 +29,7 @@ from aiompi_launcher.impi.stream import PacketStream
 from aiompi_launcher.job.rendezvous import RendezvousError
 from aiompi_launcher.net.listen import StrangerReports
 
-#: bytes that may wait for a channel before the host stops reading from their rank
+#: bytes that may wait for a channel before the host stops reading from the rank that sends them
 CONGESTION: Final = 4 * 2**20
 _FAREWELL: Final = 5.0  # seconds for a peer to close its end of a channel after FINI
 _SEND_BUFFER: Final = 2**20  # bytes; the larger the buffer, the less often a slow rank wakes the launcher
@@ -223,7 +223,7 @@ class HostAgent:
             self._early.setdefault(rank, []).append(copied(chunks))
 
     def _place(self, packet: Packet) -> Slot | None:
-        """Return a slot of the rank to which a long packet goes, or None."""
+        """Return a slot of the rank to which a long packet goes; None if there is no slot."""
         rank = self._core.addressee(packet)
         link = None if rank is None else self._links.get(rank)
         return None if link is None else link.slot()
@@ -261,7 +261,7 @@ class HostAgent:
     # The end (section 2.4).
 
     async def finish(self) -> None:
-        """Send FINI once all ranks have, and wait for FINI of the other hosts.
+        """Send FINI once all ranks have sent FINI, and wait for FINI of the other hosts.
 
         Raises:
             RendezvousError: a host has died before.

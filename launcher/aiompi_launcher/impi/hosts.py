@@ -70,8 +70,8 @@ class ImpiHosts:
     def describe(self, address: str) -> ClientPart:
         """Listen, and return the description of the client.
 
-        The procs get their identities before they exist, so that the start-up exchange can precede the ranks. An
-        identity need only be unique on this machine (IMPI 0.0, label P_PID).
+        The procs get their identities before they exist, so that the start-up exchange can come before the ranks start.
+        An identity need only be unique on this machine (IMPI 0.0, label P_PID).
 
         Args:
             address: of this machine, as the server sees it.
@@ -152,7 +152,7 @@ class ImpiHosts:
         await asyncio.gather(*(agent.connect(timeout) for agent in self._agents))
 
     async def finish(self) -> None:
-        """Send FINI once all ranks have, and wait for FINI of all other hosts. May be called again.
+        """Send FINI once all ranks have sent FINI, and wait for FINI of all other hosts. May be called again.
 
         Raises:
             RendezvousError: a host of another client has died.

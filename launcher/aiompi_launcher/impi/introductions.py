@@ -1,4 +1,4 @@
-"""How an IMPI host and another one, or a rank, introduce themselves to each other over a new connection."""
+"""How an IMPI host and another host, or a rank, introduce themselves to each other over a new connection."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class HostIntroduction:
         return sock
 
     def _encrypts(self, rank: int) -> bool:
-        """Return True if the channel to a host must be encrypted: both clients have announced this to their server.
+        """Return True if the channel to a host must be encrypted, as both clients have announced to the server.
 
         Raises:
             RemoteProtocolError: the settings require it, and the other client cannot encrypt.
@@ -104,11 +104,11 @@ class HostIntroduction:
             raise
 
     async def greet(self, newcomer: Newcomer) -> int:
-        """Let a connection say which host it comes from; return the rank of the host.
+        """Let a connection say from which host it comes; return the rank of this host.
 
         Raises:
             OSError: the connection has failed.
-            MPIError: it is none of the hosts that are awaited, or breaks the protocol.
+            MPIError: the host is none of the awaited hosts, or the connection breaks the protocol.
         """
         newcomer.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await readable(newcomer.socket)

@@ -72,7 +72,8 @@ class Newcomers:
 
     Args:
         listener: a listening socket; `close` closes it.
-        greet: lets a newcomer identify itself, and takes its socket over; raises MPIError or OSError if it does not.
+        greet: lets a newcomer identify itself, and takes its socket over; raises MPIError or OSError for a wrong
+            newcomer.
         reports: gets the reasons of those that are dropped.
         on_change: called when one has identified itself or was dropped.
     """

@@ -225,7 +225,7 @@ class ServerDriver:
         self._set_timer()
 
     def on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """End the server because a callback or a task has raised: without it clients would wait forever."""
+        """End the server because a callback or a task has raised: without the server clients would wait forever."""
         loop.default_exception_handler(context)
         self._say(f"internal error of the IMPI server: {context.get('exception') or context['message']!r}")
         self.end(EXIT_FAILURE)

@@ -18,7 +18,7 @@ from aiompi_launcher.job.rendezvous import RendezvousError
 from aiompi_launcher.net.listen import connect_tcp, rethrow
 from aiompi_launcher.spec import ServerAddress
 
-_FAREWELL: Final = 5.0  # seconds to wait for the server to close the connection after FINI, which it need not do
+_FAREWELL: Final = 5.0  # seconds to wait for the server to close the connection after FINI, though it need not
 _READ: Final = 64 * 2**10
 
 _E = TypeVar("_E", Described, Started)
@@ -154,7 +154,7 @@ class ServerLink:
         try:
             self.client.finish()
             await self.flush()
-            # The server has closed the connection: with TLS it may be too late for the last message of this end.
+            # The server has closed the connection; with TLS the last message of this end may be too late for it.
             with contextlib.suppress(ConnectionError):
                 async with asyncio.timeout(_FAREWELL):
                     await self._reader.read()
@@ -175,7 +175,7 @@ class ServerLink:
         if hasattr(self, "_writer"):
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-            # Not awaited: asyncio does not report the end of a connection to a stream during a TLS handshake.
+            # Not awaited: during a TLS handshake asyncio does not report the end of a connection to its stream.
             self._writer.transport.abort()
 
     def error(self, cause: str) -> RendezvousError:

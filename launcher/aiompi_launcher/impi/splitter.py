@@ -10,7 +10,7 @@ from aiompi.impi.slots import LONG, Slot, Slots
 from aiompi_launcher.impi.buffers import Chunk, ReadBuffer, SlotChunk, discard
 
 _LEAST_ROOM: Final = 16 * 2**10  # least bytes of room for a read
-#: bytes read ahead after a packet in a slot: only few, because the next packet may go into a slot, too
+#: bytes read ahead behind a packet in a slot: only few, because the next packet may go into a slot, too
 _AHEAD: Final = 4 * 2**10
 
 #: called with the header of a packet and with its chunks, which must be sent, discarded or copied
@@ -22,7 +22,7 @@ def nowhere(packet: Packet) -> None:
 
 
 class PacketSplitter:
-    """Splits a stream into packets, which are in chunks of read buffers or in slots.
+    """Splits a stream into packets, whose bytes are in chunks of read buffers or in slots.
 
     Read into `buffers()`, then call `updated`.
 
@@ -49,8 +49,8 @@ class PacketSplitter:
         self._start = self._read = 0  # range of bytes in the buffer that are not passed on yet
         self._packet: Packet | None = None  # the packet that is being read
         self._missing = 0  # bytes of it from `_start` on
-        # Its chunks in full buffers: one per buffer, however small the arriving segments, because a system call takes a
-        # limited number of chunks.
+        # The chunks of a packet in full buffers: one chunk per buffer, however small the arriving segments, because a
+        # system call takes a limited number of chunks.
         self._chunks: list[Chunk] = []
         self._slot: Slot | None = None  # or the slot that it is read into
         self._filled = 0  # bytes of it in the slot
@@ -63,7 +63,7 @@ class PacketSplitter:
 
     @property
     def missing(self) -> int:
-        """Number of missing bytes of the current packet, 0 while its header is incomplete."""
+        """Number of missing bytes of the current packet; 0 while the header of the packet is incomplete."""
         return 0 if self._packet is None else self._missing - (self._read - self._start)
 
     def buffers(self) -> list[memoryview]:
@@ -101,7 +101,7 @@ class PacketSplitter:
     # Memory.
 
     def _room(self) -> memoryview:
-        """Return memory after the last bytes, or from the beginning of a buffer without other users."""
+        """Return memory behind the last bytes, or from the beginning of a buffer that has no other users."""
         if self._start == self._read and self._buffer.users == 1:
             self._start = self._read = 0
         elif len(self._buffer.view) - self._read < _LEAST_ROOM:
@@ -110,7 +110,7 @@ class PacketSplitter:
         return self._buffer.view[self._read : self._read + _AHEAD if little else None]
 
     def _change_buffer(self) -> None:
-        """Continue in another buffer: the bytes of an incomplete packet stay, those of an incomplete header move."""
+        """Continue in another buffer: bytes of an incomplete packet stay, bytes of an incomplete header move."""
         buffer, start, end = self._buffer, self._start, self._read
         self._buffer = ReadBuffer.take()
         self._start = self._read = 0
@@ -125,7 +125,7 @@ class PacketSplitter:
     # Packets.
 
     def _next(self) -> bool:
-        """Pass on a packet if one is complete; return True if another one may be complete."""
+        """Pass on a packet if it is complete; return True if another packet may be complete."""
         if self._packet is None:
             if self._read - self._start < HEADER_BYTES:
                 return False
@@ -142,7 +142,7 @@ class PacketSplitter:
         return True
 
     def _referred(self, slot: Slot) -> None:
-        """Pass on a packet in a slot, with a copy of its header: the rank must not change it after the check."""
+        """Pass on a packet in a slot, with a copy of its header: the rank must not change a checked header."""
         header = bytes(slot.view[:HEADER_BYTES])
         check_length(packet := unpack(header), self._maxdatalen)
         self._on_packet(packet, [Chunk(header), Chunk(slot.view[HEADER_BYTES : HEADER_BYTES + packet.pk_len], slot)])

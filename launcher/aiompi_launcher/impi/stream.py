@@ -29,7 +29,8 @@ _FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)  # address families with a 
 _KERNEL: Final = (5, 9)
 #: highest low-water mark while a packet is incomplete; without a mark each segment would wake the launcher
 _MAX_MARK: Final = 2**20
-#: turns of the event loop that poll for the rest of a packet first: over a fast network it arrives before a wake-up
+#: turns of the event loop that first poll for the rest of a packet: over a fast network the rest arrives before a
+#: wake-up
 _POLLS: Final = 100
 
 
@@ -39,8 +40,8 @@ class PacketStream:
     Args:
         sock: connected; the stream closes it.
         splitter: splits the data into packets.
-        on_end: called once when the connection has ended or failed, or invalid data has arrived: with the error, or
-            None for an end between two packets.
+        on_end: called once when the connection has ended or failed, or invalid data has arrived. It is called with the
+            error, or with None for an end between two packets.
         shared: memory that is shared with the peer.
 
     Attributes:
@@ -139,7 +140,7 @@ class PacketStream:
         self._read_on()
 
     def _read_on(self) -> None:
-        """Schedule a read of data that is already decrypted, for which the socket will not become readable."""
+        """Schedule a read of data that is already decrypted: for such data the socket does not become readable."""
         if self._decrypted is not None and self._decrypted():
             self._loop.call_soon(self._readable)
 

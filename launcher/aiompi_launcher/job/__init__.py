@@ -1,4 +1,4 @@
-"""One job: a state table without sockets or clocks, and a supervisor around it.
+"""One job: a state table without sockets or clocks, and a supervisor around the table.
 
 The table: events in, actions out.
 

@@ -12,7 +12,7 @@ class Closed(NamedTuple):
     """Event: the connection of a rank has ended.
 
     Attributes:
-        error: the fault of the rank or its host, as the rest of a sentence; empty if unknown.
+        error: the fault of the rank or its host, in the form of the rest of a sentence; empty if unknown.
     """
 
     error: str = ""
@@ -40,7 +40,7 @@ class Timer(NamedTuple):
 
     Attributes:
         due: the action when it runs out.
-        subject: its ranks; for ASSEMBLE a member and the number of its call; for START a generation.
+        subject: ranks of the timer; for ASSEMBLE a member and the number of its call; for START a generation.
     """
 
     due: Due
@@ -87,7 +87,7 @@ class Publish(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """Action: all ranks have finalized or left; call `fenced` when this holds in the whole world."""
+    """Action: all ranks have finalized or left; call `fenced` when all ranks of the world have."""
 
 
 class Blame(NamedTuple):

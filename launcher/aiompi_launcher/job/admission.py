@@ -21,7 +21,7 @@ def admit(job: JobState, wanted: int, pid: int) -> int:
 
     Args:
         job: the job.
-        wanted: rank that the connection claims to be, RANK_ANY for the lowest free one.
+        wanted: rank that the connection claims to be; RANK_ANY for the lowest free rank.
         pid: of its process.
 
     Raises:

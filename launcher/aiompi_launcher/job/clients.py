@@ -1,4 +1,4 @@
-"""The other IMPI clients of a job, for its supervisor; most jobs have none, and nothing here takes time."""
+"""The other IMPI clients of a job, for its supervisor; nothing here takes time in a job without other clients."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ class RankConnections(MessageObserver):
             self._inform(self._job.received, link.rank, Closed(error))
 
     def on_stranger(self, address: str, error: str) -> None:
-        # On a socket that only this user can reach, it is a rank that died early; another event reports this.
+        # On a socket that only this user can reach, such a connection is a rank that died early; another event reports
+        # the death.
         text = f"dropped a connection from {address}: {error}"
         if self._processes:
             self._outputs.chat(text)
@@ -73,7 +74,7 @@ class RankConnections(MessageObserver):
             self._outputs.say(text)
 
     def lose(self, rank: int) -> None:
-        """The connection of a rank, if it has one, has ended with the host of the rank."""
+        """The connection of a rank, if there is one, has ended with the host of the rank."""
         if (link := self._links.get(rank)) is not None:
             self.on_closed(link, "")
 

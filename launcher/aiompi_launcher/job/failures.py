@@ -1,8 +1,8 @@
 """Failures of ranks: the culprit, and the consequences.
 
 The first sign of a failure makes its rank the culprit. The job ends once both the exit status and the end of the
-connection of that rank are known, at the latest after SETTLE. If the job survives failures, each failed rank is a loss:
-the other ranks and the user are told, and the job goes on.
+connection of that rank are known, or at the latest after SETTLE. If the job survives failures, each failed rank is a
+loss: the other ranks and the user are told, and the job goes on.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Failures:
             self._convict(rank)
 
     def stuck(self, rank: Rank, cause: str) -> None:
-        """The process of a rank has not run, or its machine has not answered, for the heartbeat of the job."""
+        """For a heartbeat interval of the job, the process of a rank has not run, or its machine has not answered."""
         if self._job.phase is JobPhase.RUNNING and rank.state in WATCHED:
             self._expel(rank, cause)
 
@@ -115,7 +115,7 @@ class Failures:
 
         Args:
             one, other: the ranks.
-            last: True if no further evidence for or against one of them is expected.
+            last: True if no further evidence for or against one of the two ranks is expected.
         """
         job, pair = self._job, frozenset((one, other))
         if job.phase is not JobPhase.RUNNING or not self._suspicions.knows(pair):
@@ -163,7 +163,7 @@ class Failures:
         self.suspect(rank)
 
     def _incomplete(self, rank: Rank) -> bool:
-        """Return True if the exit status or the end of the connection, which may give the cause, is still to come."""
+        """Return True if the exit status or the end of the connection is still to come; either may give the cause."""
         return self._job.spawned and (rank.connected or rank.status is None)
 
     def _lose(self, rank: Rank) -> None:

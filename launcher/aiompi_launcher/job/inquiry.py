@@ -30,7 +30,7 @@ class Inquiry:
 
         Args:
             rank: rank that sent it.
-            number: of the inquiry that it answers, 0 if the rank was not asked.
+            number: number of the inquiry that the report answers; 0 if the rank was not asked.
             packed: the report.
             others: ranks that could be asked.
 

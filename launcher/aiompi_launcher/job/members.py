@@ -7,8 +7,8 @@ the next one. A world is formed
 - otherwise, when the time of a member is over, of the waiting members that do not want a larger world, if there are
   enough. If there are not enough, the call of this member fails. So no member can delay the others for longer.
 
-A world is outdated when one of its members has ended, or when another member asks for a world; its members are told
-once. Each world has its own table, `aiompi_launcher.job.table`, with the states of its ranks.
+A world is outdated when one of its members has ended, or when another member asks for a world. Each member of the world
+is told once. Each world has its own table, `aiompi_launcher.job.table`, with the states of its ranks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aiompi_launcher.spec import EXIT_FAILURE
 
 #: most seconds until all members of a new world have connected to each other's addresses
 START_LIMIT: Final = 10.0
-#: most bytes of the attributes of all members together; a newcomer gets them in one message
+#: most bytes of the attributes of all members together; a new member gets all of them in one message
 MAX_CARDS: Final = control.MAX_MESSAGE // 2
 #: most awaited members that an answer names
 _NAMED: Final = 8
@@ -49,7 +49,7 @@ class Lose:
     Attributes:
         generation: of the world.
         member: its number, 0 if only the start takes too long.
-        cause: as the rest of a sentence; "" if the member itself tells the world that it leaves.
+        cause: in the form of the rest of a sentence; "" if the member itself tells the world that it leaves.
     """
 
     generation: int
@@ -72,7 +72,7 @@ class _Member:
         outdated: True if it knows that its world is outdated.
         wants: the world for which it waits; None if it does not wait.
         asked: number of its last call of `assemble`.
-        timer: ends its wait in that call, None if the wait has no end.
+        timer: ends the wait of the member in that call; None if the wait has no end.
     """
 
     def __init__(self, card: control.MemberCard, enter: control.Enter) -> None:
@@ -141,7 +141,7 @@ class Members:
         return self._joined
 
     def introduce(self, number: int) -> None:
-        """Tell a member which others are there: when it enters, and when it was too slow to be told of changes."""
+        """Tell a member which others there are, when it enters, and when it was too slow for reports of changes."""
         if number in self._members:
             entered = control.Entered(number, self.cards(), self._heartbeat, self._namespace)
             self._actions.append(Send(number, entered))
@@ -247,7 +247,7 @@ class Members:
         return f"{len(waiting)} of at least {self._needed(waiting)} members have asked for one"
 
     def _withdraw(self, member: _Member, number: int) -> None:
-        """Handle the end of a wait; the member may have just got a world."""
+        """Handle the end of a wait, although the member may have just got a world."""
         if number != member.asked:
             return
         generation, member.world, member.wants = member.world, 0, None
@@ -302,7 +302,7 @@ class Members:
     def _form(self, members: list[_Member]) -> None:
         self._generation += 1
         for member in self._members.values():
-            member.world = 0  # a member that does not wait now is in no world that it is expected to leave
+            member.world = 0  # a member that does not wait now is in no world that others expect it to leave
         numbers = [member.card["id"] for member in members]
         self._actions += [
             Form(self._generation, tuple(numbers)),

@@ -41,7 +41,8 @@ class _World:
 
     Args:
         form: its generation and its members.
-        on_gone: called with a member that has left the world, the generation, and why it has left or failed.
+        on_gone: called with a member that has left the world, the generation, and the reason why the member has left or
+            failed.
         on_end: called with the generation when no member is left.
         chat: reports progress.
         heartbeat, address: as in `control.Welcome`.
@@ -106,7 +107,7 @@ class _World:
             self._inform(self._job.stuck, rank, cause)
 
     def view(self) -> tuple[Job, Mapping[int, int], Callable[[Send], object]]:
-        """Return the table, the members by rank, and what sends a message to a rank."""
+        """Return the table, the members by rank, and the function that sends a message to a rank."""
         return self._job, self._members, self._performer.send
 
     def close(self, reason: str) -> None:
@@ -148,7 +149,8 @@ class OpenJob(MessageObserver):
         spec: limits of the number of members.
         listener: a listening socket; `close` closes it.
         key: of the job.
-        settings: give the time for proving the key, the encryption, and the time after which a member counts as stuck.
+        settings: give the time for proving the key, the encryption, and the time without progress after which a member
+            counts as stuck.
         say: prints a message for the user.
         on_change: called with each change of the members.
     """
@@ -191,7 +193,7 @@ class OpenJob(MessageObserver):
             self._watch = Heartbeat(heartbeat, self.members.processes, self._links, on_stuck)
 
     def worlds(self) -> dict[int, tuple[Job, Mapping[int, int], Callable[[Send], object]]]:
-        """Return the worlds by generation: the table, the members by rank, and what sends a message to a rank."""
+        """Return, by generation, each world's table, its members by rank, and the function that sends to a rank."""
         return {generation: world.view() for generation, world in self._worlds.items()}
 
     def close(self, reason: str) -> None:

@@ -12,7 +12,7 @@ from aiompi_launcher.net.control import Connection
 
 
 class Table(Protocol):
-    """A state table: events are method calls; after each, `actions` returns the actions to perform."""
+    """A state table: events are method calls; after each event, `actions` returns the actions to perform."""
 
     def actions(self) -> Sequence[Any]:
         """Return the actions to perform now, in this order."""
@@ -22,7 +22,7 @@ class Table(Protocol):
 
 
 class Performer:
-    """Passes events to a table, and performs its actions: messages and timers itself, other actions by handlers.
+    """Passes events to a table, and performs its actions: messages and timers by itself, other actions by handlers.
 
     Args:
         table: the table.

@@ -35,7 +35,8 @@ class Processes:
     def reap(self) -> list[tuple[int, int]]:
         """Return ranks whose processes have ended, with their exit statuses.
 
-        Killed ranks, whose statuses are negative, come first: they did not end because another rank has exited.
+        Killed ranks, whose statuses are negative, come first, because they did not end in consequence of another rank's
+        exit.
         """
         ended = []
         for rank in self._running:

@@ -22,7 +22,7 @@ _PROC_BITS: Final = 24
 
 
 class RendezvousError(Exception):
-    """The job cannot start or go on; the message names the peer and the cause."""
+    """The job cannot start or continue; the message of the error names the peer and the cause."""
 
 
 class Rendezvous(ABC):
@@ -63,7 +63,7 @@ class Rendezvous(ABC):
 
     @abstractmethod
     async def fence(self) -> None:
-        """Our ranks send no further messages: wait until this holds at all clients (section 2.4).
+        """Our ranks send no further messages: wait until the ranks of all clients send none (section 2.4).
 
         Raises:
             RendezvousError: another client is gone.

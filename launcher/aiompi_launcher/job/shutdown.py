@@ -49,12 +49,12 @@ class Shutdown:
         self.check_over()
 
     def failed(self, reason: str, code: int = EXIT_FAILURE) -> None:
-        """End the job, unless it ends already, for a reason other than a failed rank."""
+        """End the job, unless it is already ending, for a reason other than a failed rank."""
         if self._job.phase in (JobPhase.RUNNING, JobPhase.FAILING):
             self.end(None, reason, code)
 
     def signalled(self, signum: int) -> None:
-        """The launcher got a signal to end: forward the first signal to the ranks; a second one kills them."""
+        """The launcher got a signal to end: forward the first signal to the ranks, and kill them at the second."""
         job = self._job
         if job.signum or job.phase is JobPhase.ENDING:
             job.act(Signal(signal.SIGKILL))

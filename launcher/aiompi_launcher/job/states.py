@@ -17,7 +17,7 @@ from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL
 
 
 def quoted(text: str) -> str:
-    """Return a text of another process in a form in which no line looks like a line of the launcher.
+    """Return a text of another process, changed so that no line looks like a line of the launcher.
 
     Control characters are escaped, and all lines but the first are indented.
     """
@@ -46,9 +46,9 @@ class World:
     Attributes:
         first: world rank of the first rank of the job.
         size: of the world.
-        key: from which the keys of pairs of ranks are derived; no rank knows it.
+        key: from which the keys of pairs of ranks are derived; no rank knows this key.
         address, universe: as in control.Welcome.
-        hosts: address of the IMPI host of each rank of the job; empty if ranks need none.
+        hosts: address of the IMPI host of each rank of the job; empty if ranks need no host.
         job: id of the job; empty if the launcher chooses one.
     """
 
@@ -117,15 +117,15 @@ class Rank:
         number: number of the process in the job, which is its rank in the world in the first world.
         state: state of the control protocol.
         pid: id of its process, 0 while unknown.
-        joiner: id of the process that has joined, possibly a child of the started process; 0 before.
+        joiner: id of the process that has joined, possibly a child of the started process; 0 before it joins.
         namespace: pid namespace of `joiner`.
         connected: True while its control connection is open.
-        status: exit status of its process, negative for a signal, None while it runs.
+        status: exit status of the process, negative for a signal; None while the process runs.
         card: its business card.
         error: why the launcher has closed its connection, or why the rank ends.
         last_line: of its standard error, "" while it runs.
-        reported: True if the other ranks of a surviving job have been told of its failure.
-        expelled: True if the job has excluded it although its process may be alive.
+        reported: True if the other ranks of a surviving job have been told of the failure of this rank.
+        expelled: True if the job has excluded the rank although its process may be alive.
         revocations: number of communicators that it has revoked.
         obituaries: bytes of its reports of failures in jobs that it has spawned.
         location: where it runs.
@@ -173,7 +173,7 @@ class JobState:
 
     Args:
         size: number of ranks; they are the whole world unless `enrol` is called.
-        directory: for the sockets of the ranks; empty if they must create their own.
+        directory: directory for the sockets of the ranks; empty if ranks must create a directory of their own.
         spawned: True if the launcher starts the processes; otherwise they join from elsewhere.
         survives: True if the job goes on when a rank fails.
         heartbeat: seconds after which a stuck rank counts as failed; 0 for never.
@@ -203,7 +203,7 @@ class JobState:
 
     @property
     def ending(self) -> bool:
-        """True once a rank has failed, a signal has come, or the job ends for another reason."""
+        """True once a rank has failed, a signal has come, or the job is ending for another reason."""
         return self.phase is not JobPhase.RUNNING or self.signum != 0
 
     @property

@@ -95,7 +95,7 @@ class Supervisor:
             self._loop.call_later(timeout, self._on_timeout, timeout)
 
     def answer_to(self, lifeline: socket.socket, *, only: bool) -> None:
-        """Tell the process that has spawned this job why it fails, and end the job when that process ends.
+        """Tell the process that has spawned this job why the job fails, and end the job when that process ends.
 
         Args:
             only: True to tell only this process.
@@ -123,7 +123,7 @@ class Supervisor:
         return going_on
 
     def limit_start(self, seconds: float | None) -> None:
-        """End the job if a rank has not joined after this time; None for no limit."""
+        """End the job if a rank has not joined after so many seconds; None for no limit."""
         if seconds is not None:
             self._loop.call_later(seconds, self._inform, self._job.start_timed_out, seconds)
 
@@ -233,7 +233,7 @@ class Supervisor:
         self._inform(self._job.failed, reason, code)
 
     def on_stuck(self, rank: int, cause: str) -> None:
-        """The process of a rank has not run, or its machine has not answered, for the heartbeat of the job."""
+        """For a heartbeat interval of the job, the process of a rank has not run, or its machine has not answered."""
         self._inform(self._job.stuck, rank, cause)
 
     # Events of the system.
@@ -260,7 +260,7 @@ class Supervisor:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """End the job because a callback or a task has raised: without it ranks would wait forever."""
+        """End the job because a callback or a task has raised: otherwise ranks would wait forever."""
         loop.default_exception_handler(context)
         self.fail(f"internal error of the launcher: {context.get('exception') or context['message']!r}")
 

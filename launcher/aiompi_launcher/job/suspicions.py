@@ -2,9 +2,9 @@
 
 The data in the link is lost, so the two ranks cannot continue together. A report of one end is not proof: the reporting
 rank may have broken the link itself, or the link may not be broken. So the rank with more broken links is expelled. If
-both have equally many broken links, the reporting rank is expelled; if both have reported the link, the higher rank.
-The reports of such a decision are kept, and count the next time. So a hostile rank costs the job at most one other
-rank.
+both ranks have equally many broken links, the reporting rank is expelled; if both have reported the link, the higher
+rank is expelled. The reports of such a decision are kept, and count the next time. So a hostile rank costs the job at
+most one other rank.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ The world of a job may be larger than the job; its other ranks then belong to ot
 with these clients (Publish, then `introduce`), and the fence includes them (Fence, then `fenced`).
 
 The job runs until every rank has ended successfully, or until the first rank fails. The first sign of a failure makes
-its rank the culprit. The job ends once both the exit status and the end of the connection of that rank are known, at
+its rank the culprit. The job ends once both the exit status and the end of the connection of that rank are known, or at
 the latest after SETTLE. Failures of other ranks before the end count as consequences.
 
-If the job survives failures, a rank that fails once all have joined is only reported to the others (Failed). The job
-then runs until every rank has ended.
+If the job survives failures, a rank that fails after all have joined is only reported to the other ranks (Failed). The
+job then runs until every rank has ended.
 
 A rank that is stuck, or has lost its link to another rank, may be expelled, which is a failure as well. If the launcher
 has started its process, the process is killed. Otherwise it gets Abort, when it runs again.
@@ -85,7 +85,7 @@ class Job(JobState):
         }
 
     def enrol(self, world: World) -> None:
-        """Set the world of the ranks. Call this before a rank is started, unless the numbers of ranks stay the same."""
+        """Set the world of the ranks, before a rank is started unless the numbers of ranks stay the same."""
         self.world = world
         self.id = world.job or self.id
         self.traffic.resize(world.size)
@@ -115,7 +115,7 @@ class Job(JobState):
         self.shutdown.check_over()
 
     def exited(self, number: int, status: int, last_line: str = "") -> None:
-        """The process of a rank has ended: exit status, or minus the signal that killed it; last line of its stderr."""
+        """The process of a rank has ended: its exit status, or minus the signal; and the last line of stderr."""
         rank = self.rank(number)
         rank.status, rank.last_line = status, last_line
         if self.goes_on and status and self.fencing and rank.state is not RankState.FAILED:
@@ -158,7 +158,7 @@ class Job(JobState):
         self.shutdown.failed(reason, code)
 
     def signalled(self, signum: int) -> None:
-        """The launcher got a signal to end: forward the first signal to the ranks; a second one kills them."""
+        """The launcher got a signal to end: forward the first signal to the ranks, and kill them at the second."""
         self.shutdown.signalled(signum)
 
     def timed_out(self, seconds: float) -> None:

@@ -12,10 +12,10 @@ from aiompi_launcher.job.actions import Due, Note, Send, StartTimer, Timer
 from aiompi_launcher.job.inquiry import PATIENCE, Inquiry
 from aiompi_launcher.job.states import JobPhase, JobState, Rank, RankState
 
-#: most communicators that a rank may revoke in one world; each revocation waits for ranks that do not read
+#: most communicators that a rank may revoke in one world: each revocation is kept for ranks that do not read
 MAX_REVOCATIONS: Final = 2**16
 
-#: most bytes of obituaries from one rank in one world; each may wait for ranks that do not read
+#: most bytes of obituaries from one rank in one world: each obituary is kept for ranks that do not read
 MAX_OBITUARIES: Final = 2**20
 
 
@@ -42,7 +42,7 @@ class Traffic:
         self._agreements.size = size
 
     def gone(self, rank: Rank) -> None:
-        """A rank takes part in no further agreement: finish the agreements that waited only for it."""
+        """A rank takes part in no further agreement: finish the agreements that waited only for this rank."""
         self._send_results(self._agreements.fail(rank.number))
 
     def tell_left(self, rank: Rank) -> None:

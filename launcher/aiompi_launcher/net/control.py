@@ -1,7 +1,7 @@
 """Connections from ranks to the launcher's agent: the proof of the key with a time limit, then messages.
 
-They are plain sockets: a transport of asyncio would close a connection when a write fails, and lose the last messages
-of a rank that has already closed its end.
+They are plain sockets. A transport of asyncio would close a connection when a write fails, and so lose the last
+messages of a rank that has already closed its end.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from aiompi_launcher.net.listen import AcceptLoop, has_unread, source_of
 MAX_STRANGERS: Final = 256  # most connections that have not proven the key
 #: most bytes that wait for a process to read them
 MAX_UNREAD: Final = 2 * control.MAX_MESSAGE
-#: most bytes that are read from a process per turn, so that a process with much data does not delay others. Not less
-#: than a TLS record, because the decrypted rest of a record wakes no reader.
+#: most bytes that are read from a process per turn, so that a process with much data does not delay others. It is not
+#: less than a TLS record, because the decrypted rest of a record wakes no reader.
 _READ: Final = 16 * 2**10
 
 
@@ -69,7 +69,7 @@ class ConnectionObserver(Protocol):
     """Receives events of connections."""
 
     def on_join(self, link: Connection, wanted: int, join: control.Join | control.Enter) -> None:
-        """A connection has proven the key and wants to be a rank, or a member of a job that is open."""
+        """A connection has proven the key and wants to be a rank, or a member of an open job."""
 
     def on_data(self, link: Connection, data: bytes) -> None:
         """Bytes of messages after the first, split anywhere.
@@ -230,7 +230,7 @@ class Link:
             self.drop(f"broke the control protocol: {error}" if self._joined else str(error))
 
     def _read(self) -> bytes | None:
-        """Return the data of the rank after the hello; empty at its end, None if no data has come yet."""
+        """Return the data of the rank after the hello; empty at its end, None if no data has come."""
         try:
             self._greeted = self._greeted or self._greeter.advance()
             return self._socket.recv(_READ) if self._greeted else None
@@ -284,7 +284,7 @@ class ControlServer:
         key: key of the job.
         listener: a listening socket; `close` closes it.
         hello_timeout: seconds that a connection has to prove the key and to join. At most MAX_STRANGERS connections may
-            be in this state (see `AcceptLoop`). None if only started ranks can connect: then no connection is closed,
+            be in this state (see `AcceptLoop`). None if only started ranks can connect. Then no connection is closed,
             and each rank proves its `hello.rank_key`.
         heartbeat: seconds after which a machine counts as cut off; 0 for never.
         settings: say whether and how connections are encrypted.

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 BREATHER: Final = 1.0  # seconds without accepting after descriptors have run out
 _PAUSE: Final = 0.05  # seconds between checks for room while there are too many newcomers
 _MOST_WAITING: Final = 2048  # connections that wait until there is room for them
-_SILENT: Final = 0.1  # seconds that a newcomer has for its first byte, even if there are too many
-_BEGUN: Final = 1.0  # seconds that a newcomer then has to prove itself, even if there are too many
+_SILENT: Final = 0.1  # seconds that a newcomer has for its first byte, even if there are too many newcomers
+_BEGUN: Final = 1.0  # seconds that a newcomer then has to prove itself, even if there are too many newcomers
 _PERIOD: Final = 10.0  # seconds for which reports of strangers are counted
 _LINES: Final = 5  # reports in a period that are printed
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -38,7 +38,7 @@ def rethrow(task: asyncio.Task[Any]) -> None:
 
 
 class StrangerReports:
-    """Reports connections of strangers: a few lines in each period, and then how many more there were.
+    """Reports connections of strangers: a few lines in each period, and then the number of further ones.
 
     Args:
         say: prints a line.
@@ -111,12 +111,14 @@ class AcceptLoop:
     """Accepts connections, and limits the newcomers at a time: at most three quarters of `limit` are of one source.
 
     Other connections wait, those of each source in their order. If too many wait, the loop closes the last ones of the
-    source that has the most. If there are too many newcomers, of a source or of all, or no descriptors, it drops the
-    oldest newcomer that has sent nothing for a moment, or else the oldest that has had some time.
+    source that has the most. If there are too many newcomers, from one source or in all, or no descriptors, it drops
+    the oldest newcomer that has sent nothing for a moment. If there is none, it drops the oldest one that has had some
+    time.
 
     Args:
         listener: a listening socket; `close` closes it.
-        admit: called with a non-blocking socket, and the address of its peer in the form of the address family.
+        admit: called with a non-blocking socket, and the address of the socket's peer in the form of its address
+            family.
         newcomers: returns the accepted newcomers, the oldest first.
         limit: maximum of newcomers at a time.
         on_shortage: called when there are no descriptors for a connection, and no newcomers.
@@ -205,7 +207,7 @@ class AcceptLoop:
             self._pause(_PAUSE)
 
     def _turn_away(self) -> bool:
-        """Close the last waiting connection of the source with the most; return False if none waits."""
+        """Close the last waiting connection of the source that has the most; return False if no connection waits."""
         longest = max(self._waiting.values(), key=len, default=None)
         if not longest:
             return False

@@ -22,7 +22,8 @@ class Outputs:
         name: of the launcher; each of its messages begins with it.
         verbose: True to print reports of progress.
         tag: True to begin lines of ranks with their rank: `[2] ` on stdout, `[2:err] ` on stderr.
-        on_broken: called with the reason when standard output cannot be written any more; empty if it has no reader.
+        on_broken: called with the reason when standard output cannot be written any more; the reason is empty if nobody
+            reads it.
 
     Attributes:
         name: as above.
@@ -41,7 +42,7 @@ class Outputs:
         self._remote: dict[tuple[int, int], Callable[[bytes], object]] = {}
 
     def terminal(self) -> tuple[Sink, int] | None:
-        """Return the output that goes to a terminal, with its descriptor; None if there is none."""
+        """Return the output that goes to a terminal, with its descriptor; None if no output does."""
         for sink, descriptor in ((self._stdout, 1), (self._stderr, 2)):
             if os.isatty(descriptor):
                 return sink, descriptor
@@ -107,7 +108,7 @@ class Outputs:
             self._stderr.write(self, "".join(f"    {line}\n" for line in lines).encode())
 
     def last_line(self, rank: int) -> str:
-        """Return the last line that an ended rank has written on stderr, "" if there is none."""
+        """Return the last line that an ended rank has written on stderr; "" if it has written none."""
         errors = self._errors.get(rank, "")
         if isinstance(errors, Source):
             errors.catch_up()

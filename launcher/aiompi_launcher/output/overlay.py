@@ -14,7 +14,7 @@ from aiompi_launcher.output.streams import Sink
 
 #: seconds after output until the lines are drawn again
 _PAUSE: Final = 0.1
-#: seconds after which a start has a bar, and between two drawings of it
+#: seconds after which a start has a bar, and seconds between two drawings of the bar
 _AFTER: Final = 1.0
 _EVERY: Final = 0.1
 _BAR: Final = 40  # columns
@@ -56,7 +56,7 @@ class Overlay:
     Args:
         sink: of the output that goes to the terminal.
         descriptor: of the terminal.
-        lines: returns the lines of now; called with the columns and lines of the terminal.
+        lines: function of the columns and lines of the terminal that returns the lines to show now.
         stays: True to leave the last lines as output.
     """
 
@@ -124,7 +124,7 @@ class Overlay:
 
 
 class Progress:
-    """Shows in the terminal how much of a start is done, if the start takes long. With rich there is a bar.
+    """Shows in the terminal how far a start has come, if the start takes long. With rich there is a bar.
 
     Args:
         outputs: of the job.

@@ -1,10 +1,10 @@
-"""Output of the ranks in whole lines, never mixed, at the speed of the reader; and input for one rank.
+"""Output of the ranks in whole lines that are never mixed, at the speed of the reader; and input for one rank.
 
     pipe of a rank -> Source (cuts into lines, tags them) -> Sink (the launcher's own stdout or stderr)
 
-A line of more than MAX_LINE bytes is forwarded in pieces, and the output of other sources waits for its end, unless its
-rank pauses for HOLD seconds. A source whose sink is full is not read. So its rank blocks in write, as it would without
-a launcher.
+A line of more than MAX_LINE bytes is forwarded in pieces. Output of other sources waits for the end of this line,
+unless its rank pauses for HOLD seconds. A source whose sink is full is not read. So its rank blocks in write, as it
+would without a launcher.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sink:
         on_broken: called once with the reason when writing fails for good; empty if the reader has ended.
 
     Attributes:
-        holder: the source whose long line others wait for, None if there is none.
+        holder: the source whose long line other sources wait for; None if there is none.
         unfinished: the owner of the incomplete line at the end of the output; None if there is none.
         drawing: the drawing below the output, None for none.
     """
@@ -240,7 +240,7 @@ class Source:
         return self._tail.decode(errors="backslashreplace").splitlines()[-TAIL_LINES:]
 
     def is_on_display(self) -> bool:
-        """Return True if its last lines are also the last lines of the sink."""
+        """Return True if the source's last lines are also the last lines of the sink."""
         count = len(self.tail())
         last = list(self._sink.last_writers)[-count:]
         return len(last) >= count and all(writer is self for writer in last)
@@ -290,7 +290,7 @@ class Source:
         self._flush_long_line()
 
     def _flush_long_line(self) -> None:
-        """Forward a piece of a long line, unless another source does; set the timer."""
+        """Forward a piece of a long line, unless another source is forwarding one; set the timer."""
         if len(self._partial) > MAX_LINE and self._sink.hold(self):
             self._flush()
         self._stop_timer()
@@ -325,7 +325,7 @@ class RemoteSource(Source):
 
     Args:
         sink, tag: as for `Source`.
-        grant: called with the number of bytes that the agent may send in addition.
+        grant: called with the number of further bytes that the agent may send.
     """
 
     def __init__(self, sink: Sink, tag: bytes, grant: Callable[[int], object]) -> None:

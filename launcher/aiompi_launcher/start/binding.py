@@ -20,7 +20,7 @@ def cpus_of(local: int, unit: str, allowed: Collection[int], root: str | os.Path
     Args:
         local: number of the rank on its host.
         unit: CORE or SOCKET.
-        allowed: CPUs of this process, which a cpuset, taskset or Slurm may have limited.
+        allowed: CPUs that this process may use, perhaps limited by a cpuset, taskset or Slurm.
         root: directory in which the kernel describes CPUs.
     """
     units: dict[str, set[int]] = {}

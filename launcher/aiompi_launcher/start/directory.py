@@ -1,7 +1,7 @@
-"""The directory of a running job, which holds its sockets and which only its owner may enter.
+"""The directory of a running job, which holds the job's sockets and which only its owner may enter.
 
-The launcher and its watchdog keep it locked (flock) while they run, so a directory whose lock is free is left over
-from a dead job. A directory is locked before it gets its final name.
+The launcher and its watchdog keep the directory locked (flock) while they run, so a directory with a free lock is left
+over from a dead job. A directory is locked before it gets its final name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-#: name of the socket at which other launchers of the user look at the job
+#: name of the socket through which other launchers of the user look at the job
 TOP: Final = "top"
 _PREFIX: Final = "aiompi-"
 _LOCK: Final = "lock"

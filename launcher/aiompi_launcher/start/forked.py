@@ -1,7 +1,7 @@
 """Ranks that are forked from one process, as by the start method "forkserver" of multiprocessing.
 
-Python's code has the same addresses in all of them. So if ranks share a core, its branch predictor learns from one rank
-for the others.
+Python's code has the same addresses in all of them. So if ranks share a core, the branch predictor of this core learns
+from one rank for the others.
 """
 
 from __future__ import annotations
@@ -86,9 +86,10 @@ class ForkServer:
 
 
 class EarlyForkServer(ForkServer):
-    """A fork server that an agent forks from itself before it knows the program.
+    """A fork server that an agent forks from itself before the agent knows the program.
 
-    So it need not start Python or repeat the agent's imports, and it works while the agent waits for its plan.
+    So the fork server need not start Python or repeat the agent's imports, and it works while the agent waits for its
+    plan.
 
     Args:
         pid: its process.
@@ -102,7 +103,7 @@ class EarlyForkServer(ForkServer):
     def run(self, program: PythonProgram, directory: str | None, environ: Mapping[str, str]) -> bool:
         """Begin with a program; return False if another process has to run it. For the arguments see `ForkServer`.
 
-        This process cannot run a program that needs other options or variables than it was started with.
+        This process cannot run a program that needs other options or variables than those with which it was started.
         """
         (name, *options), names = program.command, environ.keys() | self._environ.keys()
         if options or find(name, environ.get("PATH")) != sys.executable:

@@ -7,8 +7,8 @@ for each additional environment variable. The answer is the process id of the ra
 
 The process imports the modules of every rank, once for all ranks. These modules have no state of their own: no
 generator of random numbers, no thread and no descriptor (so NumPy is not among them). A module beside the program, or
-in its directory or archive, may have the name of one of them. Then each rank executes Python again, so that the program
-finds its own module.
+in its directory or archive, may have the name of one of these modules. Then each rank executes Python again, so that
+the program finds its own module.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def import_what_ranks_need() -> None:
 
 
 def hides_modules(place: str) -> bool:
-    """Return True if a directory or archive has a module with the name of one that was imported from elsewhere."""
+    """Return True if a directory or archive has a module with the name of a module that was imported from elsewhere."""
     names = {name for name in sys.modules if "." not in name} - {"__main__"}
     with contextlib.suppress(OSError):
         if not os.path.isfile(place):
@@ -149,7 +149,7 @@ def _show(
     error: BaseException,
     traceback: TracebackType | None,
 ) -> None:
-    """Call the hook for uncaught exceptions without the frames between Python and the program."""
+    """Call the hook for uncaught exceptions, without the frames between Python and the program."""
     sys.excepthook = hook
     while traceback is not None and traceback.tb_frame.f_code.co_filename in _OURS:
         traceback = traceback.tb_next
@@ -177,7 +177,7 @@ def _serve(sock: socket.socket, program: MainProgram, directory: str) -> None:
 
 
 def fork_early() -> tuple[int, socket.socket] | None:
-    """Fork a process that imports the modules of ranks, and then serves the program that it gets.
+    """Fork a process that imports the modules of ranks, and then serves the program that it receives.
 
     Returns:
         Its id and a connection to it. None in the ranks, at the end of the program.

@@ -13,8 +13,8 @@ from aiompi_launcher.start.watchdog import signal_group
 class Process:
     """The process of one rank.
 
-    It stays unreaped until `release`: while it is a zombie, the number of its process group cannot be reused, and
-    signals to the group are safe.
+    The process stays unreaped until `release`: while it is a zombie, the number of its process group cannot be reused,
+    and signals to the group are safe.
 
     Attributes:
         pid: id of the process and of its group.

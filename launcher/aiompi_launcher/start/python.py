@@ -1,4 +1,4 @@
-"""`python_of` recognises commands that run a Python program by the Python of the launcher."""
+"""`python_of` recognises commands that run a Python program with the launcher's own Python."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PythonProgram(NamedTuple):
 
 
 def python_of(program: Section) -> PythonProgram | None:
-    """Return the Python program of a section; None if it runs another program or another Python."""
+    """Return the Python program of a section; None if it runs another kind of program, or another Python."""
     argv = program.argv
     if argv[0].endswith(".py"):
         return PythonProgram((sys.executable,), argv)

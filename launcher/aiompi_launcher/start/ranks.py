@@ -37,8 +37,8 @@ class RankProcess(NamedTuple):
 
     Attributes:
         process: its process.
-        stdout: read end of its standard output, -1 if it goes to a file.
-        stderr: read end of its standard error, -1 if it goes to a file.
+        stdout: read end of the rank's standard output; -1 if the output goes to a file.
+        stderr: read end of the rank's standard error; -1 if the output goes to a file.
         errors: file of its standard error; empty if it goes to a pipe.
         terminal_input: write end of its standard input if the launcher reads the terminal for the rank, else -1.
     """
@@ -102,7 +102,7 @@ class Starting:
         self._stack.close()
 
     def _forks(self, program: Section) -> bool:
-        """Return True if the ranks of a program are forked from one process: several ranks of a Python program are.
+        """Return True if the ranks of a program are forked from one process, as several ranks of a Python program are.
 
         A single rank is forked if this process already runs.
         """

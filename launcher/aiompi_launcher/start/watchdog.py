@@ -1,7 +1,7 @@
 """A process that cleans up if the launcher is killed.
 
-The launcher has the only write end of a pipe, over which it sends the process groups of the job to the watchdog. If the
-pipe ends without "well", the watchdog ends the groups and deletes the directory of the job.
+The launcher has the only write end of a pipe to the watchdog, through which it sends the process groups of the job. If
+the pipe ends without the word "well", the watchdog ends the groups and deletes the directory of the job.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Watchdog:
 
     Args:
         directory: of the job, which the watchdog deletes.
-        marker: `NAME=VALUE` in the environment of every process of the job. By it the watchdog finds processes that
-            were started just before the launcher died.
+        marker: `NAME=VALUE` in the environment of every process of the job. By the marker the watchdog finds processes
+            that were started just before the launcher died.
     """
 
     def __init__(self, directory: str, marker: str) -> None:
@@ -48,7 +48,7 @@ class Watchdog:
         os.close(read_end)
 
     def add(self, pgid: int) -> None:
-        """Add a process group. Its leader must stay unreaped until the end, so that its number is not reused."""
+        """Add a process group, whose leader must stay unreaped until the end, so that its number is not reused."""
         self._tell(str(pgid))
 
     def all_well(self) -> None:
@@ -59,7 +59,7 @@ class Watchdog:
             os.waitpid(self.pid, 0)
 
     def clean_up(self) -> None:
-        """Let the watchdog end the groups and delete the directory, and wait until it has."""
+        """Let the watchdog end the groups and delete the directory, and wait until it has done so."""
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ranks are reaped by the system, their groups vanish
         os.close(self._pipe)
         with contextlib.suppress(ChildProcessError):
@@ -72,7 +72,7 @@ class Watchdog:
 
 @contextlib.contextmanager
 def job_directory() -> Iterator[tuple[RunDirectory, Watchdog]]:
-    """Context manager with a directory and a watchdog for a job, which removes both however the job ends."""
+    """Context manager with a directory and a watchdog for a job; it removes both, however the job ends."""
     directory = RunDirectory()
     watchdog = Watchdog(directory.path, f"{ENV_CONTROL}={contact(directory)}")
     try:
@@ -108,7 +108,8 @@ def _watch(pipe: int, directory: str, marker: bytes) -> None:
 def _detach(pipe: int) -> None:
     """Leave the terminal and the files of the launcher.
 
-    Otherwise the other ends of its pipes and sockets would not see the end of the launcher while the watchdog runs.
+    Otherwise, while the watchdog runs, the other ends of the launcher's pipes and sockets would not see the launcher
+    end.
     """
     os.closerange(3, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
@@ -135,7 +136,7 @@ def _marked_groups(marker: bytes) -> set[int]:
 
 
 def end_groups(groups: Iterable[int], grace: float = KILL_GRACE) -> None:
-    """Send SIGTERM to process groups, and SIGKILL to those that exist after `grace` seconds. Blocks."""
+    """Send SIGTERM to process groups, and SIGKILL to the groups that still exist after `grace` seconds. Blocks."""
     left = {pgid for pgid in groups if signal_group(pgid, signal.SIGTERM)}
     deadline = time.monotonic() + grace
     while (left := living(left)) and time.monotonic() < deadline:

@@ -27,8 +27,8 @@ class Client(asyncio.Protocol):
     Attributes:
         pid: process of the launcher; 0 if it is in another pid namespace.
         title: of the job.
-        looks: what its ranks do now; empty until `watch` is called and answers have come.
-        introduced: has the title, or None if there is no such job any more.
+        looks: what the ranks of the job do now; empty until `watch` is called and answers have come.
+        introduced: future of the title; the result is None if the job exists no more.
         ended: done when the job has ended.
     """
 

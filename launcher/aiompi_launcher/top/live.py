@@ -63,7 +63,7 @@ class Live:
                 await self._close()
 
     def _seen(self) -> Viewers:
-        """Return the viewers, of which the first one needs the modules of this package."""
+        """Return the viewers; the first viewer needs the modules of this package."""
         if self._viewers is None:
             from aiompi_launcher.top.viewers import Viewers
             from aiompi_launcher.top.watch import Watch

@@ -32,7 +32,7 @@ class JobLooks(NamedTuple):
 
 
 def obstacle(descriptor: int | None) -> str:
-    """Return why there can be no table in a terminal; empty if there can.
+    """Return why a terminal cannot show a table; empty if it can.
 
     Args:
         descriptor: of the terminal, None if there is none.
@@ -79,7 +79,7 @@ def _title(job: JobLooks) -> str:
 
 
 def _choose(looks: Sequence[Look], room: int | None) -> tuple[Sequence[Look], str]:
-    """Return the looks for which there is room, and a summary of the others."""
+    """Return the looks for which there is room, and a summary of the other looks."""
     if room is None or len(looks) <= room:
         return looks, ""
     order = {state: place for place, state in enumerate(_ORDER)}

@@ -32,7 +32,7 @@ class Viewers:
         self._steps: set[asyncio.Task[Any]] = set()
 
     def admit(self, connection: socket.socket) -> None:
-        """Let the process at the other end of a Unix socket look at the job, if it is of this user or root."""
+        """Let the process at the other end of a Unix socket look at the job, if the process is of this user or root."""
         loop = asyncio.get_running_loop()
         step = loop.create_task(loop.connect_accepted_socket(lambda: _Viewer(self), connection))
         self._steps.add(step)
@@ -62,7 +62,7 @@ class _Viewer(asyncio.Protocol):
         self._viewers.connected.add(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        """Send the title to a viewer with this protocol version, and after one more byte the state of the ranks."""
+        """Send a viewer of this protocol version the title, and after one more byte the state of the ranks."""
         if self._transport not in self._viewers.connected:
             return
         known = len(self._heard)

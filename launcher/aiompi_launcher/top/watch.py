@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: seconds until the first answers
 _FIRST: Final = 0.4
 
-#: questions without an answer after which a rank is said to compute; the first answer takes longest
+#: questions without an answer after which a rank counts as computing; the first answer takes longest
 _SILENT: Final = 2
 
 _STATES: Final = {
@@ -46,7 +46,7 @@ class Title(NamedTuple):
 
 
 class Looks(NamedTuple):
-    """What the ranks of the job do now; each is a list of the fields of a `Look`."""
+    """The ranks' present work: for each rank, a list of the fields of a `Look`."""
 
     looks: list[Any]
 
@@ -63,7 +63,7 @@ class Subject(Protocol):
         """Ask all ranks what they do; 0 for the end of the questions."""
 
     def looks(self, number: int) -> Iterable[Look]:
-        """Return what the ranks do, by their answers to the question of this number."""
+        """Return what the ranks do, from their answers to the question with this number."""
 
 
 class Ranks:
@@ -107,7 +107,7 @@ class Ranks:
         return "left" if rank.state in AFTER else _STATES[rank.state], 0.0, ""
 
     def _usage(self, rank: Rank) -> tuple[float | None, int | None, bool]:
-        """Return what the process of a rank uses, if it is on this machine."""
+        """Return the CPU time and memory of the process of a rank, if the process is on this machine."""
         pid = rank.pid if self._job.spawned else rank.joiner
         if rank.location.host or not pid or (rank.joiner and rank.namespace != self._namespace):
             return None, None, True

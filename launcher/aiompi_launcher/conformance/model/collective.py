@@ -187,7 +187,7 @@ async def gatherv(comm: Comm, data: bytes, root: int, counts: Sequence[int], uni
 
 
 async def _agree(comm: Comm, bound: int, root: int, operation: str, rule: str) -> bool:
-    """Return True if the operation is short, which the root tells all ranks in one IMPI_INT4."""
+    """Return True if the operation is short; the root sends this answer to all ranks as one IMPI_INT4."""
     if bound > comm.universe.crossover and not comm.has("bound-not-zero"):
         bound = 0
     word = await bcast(comm, bound.to_bytes(4), root, 4, operation)
@@ -284,7 +284,7 @@ async def scatterv(comm: Comm, blocks: Sequence[bytes], size: int, root: int) ->
 
 
 async def _size_of(comm: Comm, rank: int, size: int) -> int:
-    """Return the length that another process of the client expects, by which the master cuts a message (I4.15-4)."""
+    """Return the length that another process of the client expects; the master cuts messages by them (I4.15-4)."""
     for other in comm.locals[comm.number(comm.rank)]:
         if rank == comm.rank and other != rank:
             comm.tell(other, tags.SCATTERV, size.to_bytes(8))

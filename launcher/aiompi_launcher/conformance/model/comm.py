@@ -98,11 +98,11 @@ class Comm:
         return self.proc.send(world, cid, self.rank, tag, data)
 
     async def hear(self, source: int, operation: str, tag: int, length: int | None, rule: str) -> bytes:
-        """Receive the message of a collective that the specification prescribes next from this process.
+        """Receive from a process the message that the specification prescribes next for the collectives of the process.
 
         The tester reports a message that differs, and takes it all the same. The messages of one process in one
-        collective context come in the order of the collectives. Therefore the message that differs can only be a wrong
-        form of the message that is due.
+        collective context come in the order of the collectives. Therefore a message that differs can only be the
+        expected message in a wrong form.
         """
         world = self.peers[source]
         if self.universe.procs[world].client == self.proc.info.client:

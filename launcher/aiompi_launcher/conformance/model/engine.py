@@ -55,7 +55,7 @@ class Receive:
 
     Attributes:
         source: rank in the communicator, or ANY.
-        done: future of the complete message; it is cancelled when the receive is cancelled.
+        done: future of the complete message; cancelling the receive cancels the future.
         what, rule: for people, if it never comes.
     """
 
@@ -104,7 +104,8 @@ class Options:
         withhold_protoack: send none until it is 0 again.
         drqid: request id of the next long message received; 0: as they come.
         srqid: request id of all messages sent; 0: as they come.
-        first_bytes, other_bytes: data in the first packet of a long message, and in others; 0: as much as possible.
+        first_bytes, other_bytes: data bytes in the first packet of a long message and in its other packets; 0 for the
+            maximum.
         piecemeal: write each packet in pieces of so many bytes; 0: at once.
     """
 
@@ -201,7 +202,7 @@ class Proc:
         self._match(receive, message)
 
     def peek(self, cid: int, source: int, tag: int) -> Message | None:
-        """Return the message that a receive would get now, None if there is none."""
+        """Return the message that a receive would match now; None if there is none."""
         probe = Receive(cid, source, tag, asyncio.get_running_loop().create_future())
         return next(filter(probe.fits, self.unexpected), None)
 
@@ -252,7 +253,7 @@ class Proc:
         return send
 
     def cancel(self, send: Send) -> asyncio.Future[bool]:
-        """Cancel a send at once (section 3.7.4); the result is True if it succeeded."""
+        """Cancel a send at once (section 3.7.4); the result is True if the cancellation succeeded."""
         peer = self.host.neighbour(send.dest)
         if peer is None:
             return self.host.pair(self.rank, send.dest).cancel(send)

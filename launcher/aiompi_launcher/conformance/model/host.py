@@ -47,7 +47,7 @@ class Mischief(Protocol):
 
 
 class Pair:
-    """A local and a remote process: flow control, and their messages to each other.
+    """A local and a remote process: their flow control, and their messages to each other.
 
     Attributes:
         sent: counter of section 3.6 for what goes out.
@@ -302,7 +302,7 @@ class Host:
     # Connecting.
 
     async def connect(self) -> None:
-        """Connect to the hosts of lower rank, and wait for the connections of those of higher rank."""
+        """Connect to the hosts of lower rank, and wait for connections from the hosts of higher rank."""
         for peer in self.universe.hosts[: self.info.rank]:
             if peer.client != self.info.client:
                 await self._dial(peer)
@@ -435,7 +435,7 @@ class Host:
 
 
 def _with_junk(packet: Packet) -> Packet:
-    """Return the packet with ones in all fields that are ignored for its kind (section 3.5)."""
+    """Return the packet with ones in all fields that a receiver ignores for this kind of packet (section 3.5)."""
     ones = {"seqnum": 2**64 - 1, "count": -1, "dtype": 2**64 - 1, "reserved": 2**64 - 1}
     if packet.type not in WITH_DATA:
         ones |= {"len": 2**32 - 1, "msglen": 2**64 - 1, "lsrank": -1, "tag": -1, "cid": 2**64 - 1}

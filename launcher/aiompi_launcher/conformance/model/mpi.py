@@ -48,7 +48,7 @@ class ModelMpi(Collectives):
 
     Args:
         proc: the process.
-        controls: True if `TEST_set` and `TEST_get` mean something: not in a simulated process under test.
+        controls: True if `TEST_set` and `TEST_get` have an effect; False in a simulated process under test.
     """
 
     def __init__(self, proc: Proc, *, controls: bool) -> None:

@@ -94,7 +94,7 @@ def _pair(first: Basic, second: Basic, data: bytes) -> tuple[Any, Any]:
 
 
 def _compose(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[int, int]:
-    """Compose x -> a0 x + a1 and x -> b0 x + b1, b first. This is associative, and not commutative."""
+    """Compose x -> a0 x + a1 and x -> b0 x + b1, where b is applied first. This is associative, and not commutative."""
     return a[0] * b[0] % COMPOSE_MODULUS, (a[0] * b[1] + a[1]) % COMPOSE_MODULUS
 
 

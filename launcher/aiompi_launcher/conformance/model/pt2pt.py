@@ -22,7 +22,7 @@ from aiompi_launcher.conformance.script import MPIFailure
 from aiompi_launcher.conformance.script.machine import Memory
 
 UNDEFINED: Final = -32766
-POLL: Final = 0.0005  # seconds that a call gives to the others which returns whether something is there or not
+POLL: Final = 0.0005  # seconds that a nonblocking query, such as a probe or test, leaves to the other processes
 
 
 class PointToPoint:

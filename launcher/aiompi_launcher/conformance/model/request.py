@@ -16,7 +16,7 @@ PROC_NULL = -2
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The status of an operation; `length` is that of the message in bytes, in external32."""
+    """The status of an operation; `length` is the length of the message in bytes, in external32."""
 
     source: int = ANY
     tag: int = ANY

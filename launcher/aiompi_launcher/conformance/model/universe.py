@@ -80,7 +80,7 @@ def combine(clients: int, joints: Mapping[int, Joint]) -> Universe:
         joints: by label.
 
     Raises:
-        StartupProblem: a label is missing, malformed, out of its limits, or the clients disagree.
+        StartupProblem: a label is missing, malformed or out of its limits, or clients disagree about it.
     """
     values = {label.name: _values(label, joints, clients) for label in LABELS.values()}
     nhosts, nprocs = values["C_NHOSTS"], values["C_NPROCS"]
@@ -151,7 +151,7 @@ def _agreed(name: str, values: Mapping[str, list[int]], default: int) -> int:
 
 
 def _version(versions: list[int], clients: int) -> tuple[int, int]:
-    """Return the highest version that all clients have; the list of each client starts with 0.0."""
+    """Return the highest version that all clients support; each client's list begins with 0.0."""
     lists: list[list[int]] = []
     for version in versions:
         if version == 0:

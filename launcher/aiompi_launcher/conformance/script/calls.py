@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 #: `in` parameters: buf (memory), int and ints (numbers), double, text, kinds of handles, status (an int array of 3).
-#: `>` marks a parameter that is only written, `=` one that is read and written. requests, statuses: arrays.
+#: `>` marks a parameter that a call only writes, `=` one that the call reads and writes. requests, statuses: arrays.
 _SIGNATURES: Final = """
     MPI_Send(buf, int, type, int, int, comm)
     MPI_Bsend(buf, int, type, int, int, comm)

@@ -1,4 +1,4 @@
-"""What can be wrong with a script, and with an MPI call that it makes."""
+"""The errors in a script, and in an MPI call that the script makes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Place:
 
 
 class ScriptError(Exception):
-    """A script breaks the rules of the language; says nothing about the implementation under test (section 5.3).
+    """A script breaks the rules of the language; this tells nothing about the implementation under test (section 5.3).
 
     Attributes:
         place: where.

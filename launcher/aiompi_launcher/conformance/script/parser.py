@@ -1,4 +1,4 @@
-"""Tokens to a program, with all that can be known before it runs: names, types, numbers of arguments."""
+"""Makes a program from tokens, and checks all that is known before the run: names, types, numbers of arguments."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class _Parser(TokenReader):
         return Assign(target, value, token.place)
 
     def _increment(self) -> Assign | Call:
-        """The third part of `for`, the one place where `i++` is understood: the first sample of the document has it."""
+        """The third part of `for`, the only place where `i++` is allowed: the first sample of the document has it."""
         name = self._name()
         if self._at("("):
             return self._call(name, None)
@@ -285,7 +285,7 @@ class _Parser(TokenReader):
         return value
 
     def _expression(self, level: int = 0, *, whole: bool = False) -> Expression:
-        """An expression; `whole` allows the name of an array and a string alone, as arguments of calls."""
+        """An expression; with `whole`, it may be only the name of an array or a string, as arguments of calls are."""
         if level == len(_LEVELS):
             return self._unary(whole)
         left = self._expression(level + 1, whole=whole)

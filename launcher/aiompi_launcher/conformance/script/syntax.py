@@ -52,7 +52,7 @@ class Element:
     """A variable, or an element of it.
 
     Attributes:
-        index: None: the scalar; or, as argument of a call, the array from its start.
+        index: None for the scalar; in an argument of a call, None for the array from its start.
     """
 
     variable: Variable

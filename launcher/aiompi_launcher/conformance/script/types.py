@@ -15,7 +15,7 @@ class Type:
     """A type of the language.
 
     Attributes:
-        codes: struct codes of its parts, one or, of a pair, two; empty: a handle, which is no memory.
+        codes: struct codes of the parts: one code, or two for a pair; empty for a handle, which is no memory.
         handle: kind of handle, empty for numbers.
     """
 
@@ -56,7 +56,7 @@ TYPES: Final[dict[str, Type]] = {
         Type("float", "f"),
         Type("double", "d"),
         Type("long double", LONG_DOUBLE),
-        # what MPI_MINLOC and MPI_MAXLOC work on; element 2 * i is the value of pair i, 2 * i + 1 its index
+        # operands of MPI_MINLOC and MPI_MAXLOC: element 2 * i is the value of pair i, element 2 * i + 1 its index
         Type("float_int", "fi"),
         Type("double_int", "di"),
         Type("long_int", "li"),
@@ -81,7 +81,7 @@ class Cells:
     Attributes:
         data: as a C program would have it.
         count: numbers in it.
-        hidden: the state that a status has besides its three numbers; key: place of the first number.
+        hidden: further state of a status besides its three numbers; key: place of the first number.
     """
 
     def __init__(self, type: Type, length: int) -> None:

@@ -57,7 +57,7 @@ class Tool:
         limits: how long tests wait.
 
     Attributes:
-        token: that requests must have, also on loopback, where other users of the machine are.
+        token: text that each request must contain, also on loopback, which other users of the machine can reach.
     """
 
     def __init__(self, address: str, scripts: Path, limits: Limits = PATIENT) -> None:
@@ -181,7 +181,7 @@ class Tool:
 
 @contextlib.asynccontextmanager
 async def opened(tool: Tool, address: str, port: int) -> AsyncIterator[str]:
-    """Serve the page as long as the context lasts; its value is the address of the page, with the token."""
+    """Serve the page as long as the context lasts; its value is the address of the page, token included."""
     runner = web.AppRunner(tool.application(), keepalive_timeout=_KEPT, lingering_time=0.0, shutdown_timeout=_SHUTDOWN)
     await runner.setup()
     serve = runner.server

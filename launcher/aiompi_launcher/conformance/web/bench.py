@@ -1,4 +1,4 @@
-"""State behind the page: runs one job at a time, and sends all events to every open page."""
+"""State behind the page: it runs one job at a time, and sends all events to every open page."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class Bench:
         self._go("ready" if ready else "idle", "All tests completed. Ready for test selection.")
 
     async def _job_for(self, setup: Setup) -> bool:
-        """Use the current job if it has this setup, or open a new one. Return True if there is such a job."""
+        """Use the current job if it has this setup; otherwise open a new job. Return True if there is such a job."""
         if self._serves(setup):
             return True
         if self._session is not None:

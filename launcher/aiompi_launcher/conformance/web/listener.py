@@ -1,4 +1,4 @@
-"""The listener of the page: it serves a connection once a whole request has come, for which there is little time."""
+"""The listener of the page: it serves a connection once a whole request has come, which must happen soon."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-#: connections that have not sent a whole request; instead of more the oldest is closed
+#: most connections that have not sent a whole request; for a further one the oldest is closed
 MOST_WAITING: Final = 64
 #: seconds for a request
 PATIENCE: Final = 5.0

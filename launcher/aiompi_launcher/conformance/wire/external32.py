@@ -35,7 +35,7 @@ class Basic:
         object.__setattr__(self, "wire_size", 16 if long_double else struct.calcsize(">" + self.wire))
 
     def to_wire(self, memory: memoryview | bytes | bytearray, offset: int) -> bytes:
-        """The element at an offset in memory, as it travels; a long keeps its low 32 bits."""
+        """The element at an offset in memory, in its form in a message; of a long, only the low 32 bits."""
         if self.native == "g":
             return _to_binary128(bytes(memory[offset : offset + _LONG_DOUBLE]))
         return self.encode(struct.unpack_from(self.native, memory, offset)[0])
@@ -81,7 +81,7 @@ def _to_binary128(extended: bytes) -> bytes:
 
 
 def _from_binary128(data: bytes) -> bytes:
-    """binary128 as a long double; in the format of x86, digits that do not fit are cut off."""
+    """binary128 as a long double; digits that do not fit into the format of x86 are cut off."""
     if not _X86:
         return data[::-1]
     number = int.from_bytes(data)

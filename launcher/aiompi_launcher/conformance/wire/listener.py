@@ -30,7 +30,7 @@ class Listener:
         Raises:
             OSError: that is not possible.
         """
-        # in two steps, because asyncio forgets the socket when it is cancelled between them
+        # in two steps, because asyncio forgets the socket of a call that is cancelled between the two
         self._server = await asyncio.start_server(self._accept, address, port, start_serving=False)
         await self._server.start_serving()
         host, port = self._server.sockets[0].getsockname()[:2]
@@ -58,7 +58,7 @@ class Listener:
         loop.call_soon(self._server.close)
 
     def close(self) -> None:
-        """Do what `stop` does, and close all connections, also connections that come a moment later."""
+        """Do what `stop` does, and close all connections, even those that come a moment later."""
         self._closed = True
         for writer in self._accepted:
             writer.close()
