@@ -276,4 +276,5 @@ if not _typing.TYPE_CHECKING:  # type checkers would accept any name
 
 
 _surface(_sys.modules[__name__])
+_process.expect_threads()
 del _sys, _typing  # tools that go through the attributes of modules find this one's own

@@ -304,10 +304,12 @@ class RC:
 
     _values: dict[str, Any]
     _readers: weakref.WeakSet[Any]
+    _watchers: list[Callable[[], object]]
 
     def __init__(self) -> None:
         object.__setattr__(self, "_values", {})
         object.__setattr__(self, "_readers", weakref.WeakSet())
+        object.__setattr__(self, "_watchers", [])
 
     def read_by(self, reader: object) -> None:
         """Refuse changes until `forgotten_by`, because `reader` has read the values."""
@@ -316,6 +318,10 @@ class RC:
     def forgotten_by(self, reader: object) -> None:
         """Undo `read_by`."""
         self._readers.discard(reader)
+
+    def watch(self, watcher: Callable[[], object]) -> None:
+        """Call a function after each change."""
+        self._watchers.append(watcher)
 
     def __call__(self, **values: Any) -> None:
         """Set several values at once.
@@ -340,6 +346,8 @@ class RC:
             self._values[name] = _read(name, value, f"aiompi.rc.{name} = {value!r}")
         else:
             self._values[name] = _KINDS[type(_DEFAULTS[name])].take(value, f"aiompi.rc.{name}")
+        for watcher in self._watchers:
+            watcher()
 
     def __getattr__(self, name: str) -> Any:
         if name not in _DEFAULTS:

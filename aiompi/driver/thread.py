@@ -19,7 +19,7 @@ from aiompi.driver.blocking import DEADLOCK, BlockingDriver
 from aiompi.driver.doorbells import Doorbells
 from aiompi.driver.epoll import SharedEpoll, WaitingThread
 from aiompi.driver.spin import ONCE, stop_polling
-from aiompi.driver.threads import NO_THREAD, name_of_thread, stale_method_error
+from aiompi.driver.threads import NO_THREAD, name_of_thread, refuse_stale_method
 from aiompi.engine import Poller, Request, Timer
 from aiompi.errors import LocalProtocolError
 
@@ -30,9 +30,17 @@ _ABORT_TIMEOUT = 1.0
 
 
 class SerialDriver(BlockingDriver):
-    """Any thread may make a call. A call that overlaps with a call of another thread is refused."""
+    """Any thread may make a call. A call that overlaps with a call of another thread is refused.
+
+    Args:
+        take_turn: called in a call that has not entered `exclusive`; does so for the rest of the call, or raises.
+    """
 
     level = THREAD_SERIALIZED
+
+    def __init__(self, take_turn: Callable[[], object] = refuse_stale_method) -> None:
+        self._take_turn = take_turn
+        super().__init__()
 
     def _reset(self) -> None:
         super()._reset()
@@ -42,7 +50,7 @@ class SerialDriver(BlockingDriver):
 
     def check_thread(self) -> None:
         if not self._lock._is_owned():  # type: ignore[attr-defined]
-            raise stale_method_error()
+            self._take_turn()
 
     def exclusive(self, call: str) -> AbstractContextManager[object]:
         return self._exclusive(call)
@@ -77,13 +85,18 @@ class ThreadDriver(BlockingDriver):
 
     Args:
         failed: called in the background thread, with the exception that has ended this thread.
+        take_turn: called in a call that has not entered `exclusive`; does so for the rest of the call, or raises.
     """
 
     level = THREAD_MULTIPLE
     background = True
 
-    def __init__(self, failed: Callable[[BaseException], object] = lambda error: None) -> None:
-        self._failed = failed
+    def __init__(
+        self,
+        failed: Callable[[BaseException], object] = lambda error: None,
+        take_turn: Callable[[], object] = refuse_stale_method,
+    ) -> None:
+        self._failed, self._take_turn = failed, take_turn
         super().__init__()
 
     def _reset(self) -> None:
@@ -122,7 +135,7 @@ class ThreadDriver(BlockingDriver):
 
     def check_thread(self) -> None:
         if not self._lock._is_owned():  # type: ignore[attr-defined]
-            raise stale_method_error()
+            self._take_turn()
 
     def exclusive(self, call: str) -> AbstractContextManager[object]:
         return self._lock

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from threading import Lock as Lock
 from threading import RLock as RLock
 from threading import get_ident as get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from aiompi.errors import BlockingCallError, LocalProtocolError
 
@@ -48,8 +48,13 @@ def call_in_thread(
     threading.Thread(target=call, name="aiompi-call", daemon=True).start()
 
 
-def stale_method_error() -> LocalProtocolError:
-    return LocalProtocolError(
+def refuse_stale_method() -> NoReturn:
+    """Refuse a call of a method that was looked up before calls took turns.
+
+    Raises:
+        LocalProtocolError: always.
+    """
+    raise LocalProtocolError(
         "this method was looked up before MPI was initialised with threads, and does not lock: look it up again"
     )
 

@@ -11,7 +11,6 @@ from aiompi.base.public import public
 from aiompi.datatype import BYTE, Datatype
 from aiompi.face.blocking.access import Access, check_loop
 from aiompi.face.blocking.communicator import Intracomm
-from aiompi.face.blocking.process import process
 from aiompi.face.common import hints
 from aiompi.face.files import types_of
 from aiompi.file.modes import MODE_RDONLY, SEEK_SET
@@ -93,9 +92,6 @@ class File(Access):
             TypeError: an argument is of a wrong type.
             BlockingCallError: an event loop is running in this thread.
         """
-        if not process.initialized and comm:
-            process.start()
-            return cls.Open(comm, filename, amode, info)  # looked up again: from now on, calls may be wrapped
         admitted = instance(comm, Intracomm, "File.Open: comm", "an intracommunicator")._entered("File.Open(...)")
         return cls._denote(comm._finish(core.open_file(admitted, filename, amode, lambda: hints(info) if info else {})))
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Final, NoReturn, cast
@@ -23,10 +23,11 @@ from aiompi.driver.threads import (
     loop_is_running,
     name_of_thread,
     refuse_running_loop,
+    refuse_stale_method,
     report_thread_failures,
 )
 from aiompi.engine import Request
-from aiompi.errors import LocalProtocolError, MPIError, failure
+from aiompi.errors import InvalidArgumentError, LocalProtocolError, MPIError, failure
 from aiompi.face import uncaught
 from aiompi.job.agent import Contact
 from aiompi.job.runtime import Runtime
@@ -42,6 +43,9 @@ class _Unstarted:
     """Placeholder for the driver before the start."""
 
     owner: Final = NO_THREAD
+
+
+_UNSTARTED: Final = cast(BlockingDriver, _Unstarted)
 
 
 class Process:
@@ -60,9 +64,10 @@ class Process:
         self.on_finalize: Callable[[], object] = lambda: None
         self._runtime: Runtime | None = None
         self._starting = RLock()
+        self._early: dict[int, Callable[[], object]] = {}  # thread -> lets its call take its turn
         self._serializer: Any = None
         self.initialized = self.lenient = self.blocks_loop = self._world_ended = False
-        self.driver: BlockingDriver = cast(BlockingDriver, _Unstarted)
+        self.driver: BlockingDriver = _UNSTARTED
         self.codec: Any = Codec()
 
     @property
@@ -127,7 +132,7 @@ class Process:
         if runtime.launched:
             runtime.on_end = runtime.exit
         if driver.level > THREAD_FUNNELED:
-            hooks.guard(self._turn, lambda namespace: getattr(namespace, "_gated", False))
+            self._take_turns()
         driver.start()
         self._runtime = runtime  # last: other threads take it as it is from now on
 
@@ -148,10 +153,10 @@ class Process:
         if level == THREAD_SERIALIZED:
             from aiompi.driver.thread import SerialDriver
 
-            return SerialDriver()
+            return SerialDriver(self._take_turn)
         from aiompi.driver.thread import ThreadDriver
 
-        return ThreadDriver(self._stalled)
+        return ThreadDriver(self._stalled, self._take_turn)
 
     # Threads.
 
@@ -164,9 +169,43 @@ class Process:
         if get_ident() != self.driver.owner and self._runtime is not None:
             self.driver.check_thread()
 
+    def expect_threads(self) -> None:
+        """Let calls take turns from the first one on, if the settings allow calls of several threads."""
+        with contextlib.suppress(InvalidArgumentError):  # the first call raises it
+            if load_settings().thread_level in THREAD_LEVELS[THREAD_SERIALIZED:]:
+                self._take_turns()
+
+    def _take_turns(self) -> None:
+        """Let calls that communicate take turns: one thread at a time makes such calls."""
+        hooks.guard(self._turn, lambda namespace: getattr(namespace, "_gated", False))
+
     def _turn(self, call: str) -> AbstractContextManager[object]:
-        """Return the context manager for a call that communicates: one thread at a time makes such calls."""
-        return nullcontext() if call == "Abort" else self.driver.exclusive(call)
+        """Return the context manager for a call that communicates."""
+        if self.driver is _UNSTARTED:
+            return self._begin_early(call)
+        return nullcontext() if call == "Abort" or self.driver.level <= THREAD_FUNNELED else self.driver.exclusive(call)
+
+    @contextlib.contextmanager
+    def _begin_early(self, call: str) -> Iterator[None]:
+        """Begin a call before the start, which may be the first one; it takes its turn once it needs the rank."""
+        thread = get_ident()
+        if thread in self._early:
+            yield
+            return
+        with contextlib.ExitStack() as turn:
+            self._early[thread] = lambda: turn.enter_context(self.driver.exclusive(call))
+            try:
+                yield
+            finally:
+                self._early.pop(thread, None)
+
+    def _take_turn(self) -> None:
+        """Let the call of this thread take its turn, if it began before the start.
+
+        Raises:
+            LocalProtocolError: it did not begin by a method that takes turns; or see `BlockingDriver.exclusive`.
+        """
+        self._early.pop(get_ident(), refuse_stale_method)()
 
     # End.
 
@@ -252,6 +291,7 @@ class Process:
 
 
 process = Process()
+rc.watch(process.expect_threads)
 
 
 def check_running_loop(call: str, awaitable: str) -> None:

@@ -52,8 +52,8 @@ class Session(SessionCalls):
         if wanted not in _LEVELS:
             raise InvalidInfoValueError(f"Session.Init: {THREAD_LEVEL} is {wanted!r}: expected one of {_LEVELS}")
         runtime = process.join(_LEVELS.index(wanted))
-        process.check_thread()
-        return cls()._open(runtime, _LEVELS[process.driver.level], info, errhandler)
+        with process.driver.exclusive("Init"):
+            return cls()._open(runtime, _LEVELS[process.driver.level], info, errhandler)
 
     def Finalize(self) -> None:
         """Close the session; its handle is then null (MPI_Session_finalize).

@@ -62,6 +62,80 @@ def test_levels(site: Site) -> None:
     assert site.start(sys.executable, path, "funneled").finish().out == "1\n"
 
 
+def test_any_call_may_be_the_first(site: Site) -> None:
+    """A class method, a function, and a method called by its class join the job; also where calls take turns."""
+    body = """
+import inspect, os, sys, traceback
+import aiompi
+from aiompi import MPI
+
+path = f"{sys.argv[1]}/file"
+world, alone, modes = MPI.COMM_WORLD, MPI.COMM_SELF, MPI.MODE_CREATE | MPI.MODE_RDWR
+class_methods = {
+    "Allocate": lambda: MPI.Win.Allocate(8),
+    "Allocate_shared": lambda: MPI.Win.Allocate_shared(8, comm=world),
+    "Create": lambda: MPI.Win.Create(bytearray(8)),
+    "Create_dynamic": lambda: MPI.Win.Create_dynamic(),
+    "Create_keyval": lambda: MPI.Win.Create_keyval(),
+    "Free_keyval": lambda: MPI.Win.Free_keyval(MPI.Win.Create_keyval()),
+    "Delete": lambda: (open(path, "w").close(), MPI.File.Delete(path)),
+    "Open": lambda: MPI.File.Open(alone, path, modes).Close(),
+    "Get_parent": lambda: MPI.Comm.Get_parent(),
+    "Join": lambda: refused(OSError, lambda: MPI.Comm.Join(-1)),
+    "Create_from_group": lambda: MPI.Intracomm.Create_from_group(MPI.GROUP_EMPTY),
+    "Create_from_groups": lambda: MPI.Intercomm.Create_from_groups(MPI.GROUP_EMPTY, 0, MPI.GROUP_EMPTY, 0),
+    "Init": lambda: MPI.Session.Init().Finalize(),
+    "Iprobe": lambda: MPI.Message.Iprobe(alone),
+    "iprobe": lambda: MPI.Message.iprobe(alone),
+    "Probe": lambda: MPI.Message.Probe(alone, MPI.PROC_NULL),
+    "probe": lambda: MPI.Message.probe(alone, MPI.PROC_NULL),
+    "Startall": lambda: MPI.Prequest.Startall([]),
+    "Start": lambda: MPI.Grequest.Start(None, None, None).Complete(),
+}
+others = [
+    lambda: MPI.Session.Init(MPI.Info.Create({"thread_level": "MPI_THREAD_MULTIPLE"})).Finalize(),
+    lambda: MPI.Comm.Barrier(world),
+    lambda: MPI.Comm.Bcast(world, bytearray(8)),
+    lambda: MPI.Comm.bcast(world, 1),
+    lambda: MPI.Intracomm.Dup(world).Free(),
+    lambda: MPI.Intracomm(world).Barrier(),
+    lambda: (MPI.Alloc_mem(8), MPI.Attach_buffer(None), MPI.Flush_buffer(), MPI.Iflush_buffer(), MPI.Detach_buffer()),
+    lambda: MPI.Close_port(MPI.Open_port()),
+    lambda: (setattr(aiompi.rc, "thread_level", "multiple"), MPI.Win.Allocate(8), MPI.Comm.Barrier(world)),
+]
+
+def refused(kind, call):
+    try:
+        call()
+    except kind:
+        return
+    raise AssertionError
+
+kinds = (MPI.Win, MPI.File, MPI.Intracomm, MPI.Intercomm, MPI.Session, MPI.Message, MPI.Request, MPI.Prequest,
+         MPI.Grequest)
+names = {name for kind in kinds for name in dir(kind)
+         if isinstance(inspect.getattr_static(kind, name), classmethod | staticmethod) and not name.startswith("_")}
+names -= {"Create_errhandler", "f2py", "fromhandle", "fromint"}
+of_requests = {name for name in names if hasattr(MPI.Request, name)}
+assert names == {*class_methods, *of_requests}, names
+others += [lambda name=name: getattr(MPI.Request, name)([]) for name in of_requests]
+for call in [*class_methods.values(), *others]:
+    child = os.fork()
+    if not child:
+        try:
+            call()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+print("all")
+"""
+    path = site.program(body, "first.py")
+    for env in ({}, SERIALIZED, MULTIPLE):
+        assert site.start(sys.executable, path, str(site.directory), env=env).finish().out == "all\n"
+
+
 def test_by_default_one_thread_calls(site: Site) -> None:
     """Other threads are refused before they do any harm, and the error says what to do; they may ask for their rank."""
     body = """

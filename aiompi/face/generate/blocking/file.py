@@ -10,7 +10,6 @@ from aiompi.base.public import public
 from aiompi.datatype import BYTE, Datatype
 from aiompi.face.blocking.access import Access, check_loop
 from aiompi.face.blocking.communicator import Intracomm
-from aiompi.face.blocking.process import process
 from aiompi.face.common import hints
 from aiompi.face.files import types_of
 from aiompi.file.modes import MODE_RDONLY, SEEK_SET
@@ -36,9 +35,6 @@ class File(Access):
         return cls._another(File, file)
 
     def Open(cls, comm, filename, amode, info):
-        if not process.initialized and comm:
-            process.start()
-            return cls.Open(comm, filename, amode, info)  # looked up again: from now on, calls may be wrapped
         admitted = instance(comm, Intracomm, "File.Open: comm", "an intracommunicator")._entered("File.Open(...)")
         return cls._denote(comm._finish(core.open_file(admitted, filename, amode, lambda: hints(info) if info else {})))
 
