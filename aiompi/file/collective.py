@@ -7,6 +7,7 @@ the pieces. Where pieces are large, or each rank has one piece, every rank moves
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import struct
 from collections.abc import Sequence
@@ -15,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aiompi.base.lazy import np
 from aiompi.coll.block import Block
 from aiompi.comm import Channel
+from aiompi.comm.recovery import revoke
 from aiompi.core.allocation import allocate
 from aiompi.datatype import Buffer
 from aiompi.engine import Request
-from aiompi.errors import MPIError
+from aiompi.errors import MPIError, RevokedError, TruncationError
 from aiompi.file.aggregation import Part, Pieces, cut, read_window, total, write_window
 from aiompi.file.failures import agree, of_cause
 from aiompi.file.hints import AUTOMATIC, WAYS
@@ -98,16 +100,13 @@ class Collective:
             done = await self._attempt(move, self._nbytes)
             await agree(channel, self._error)
             return int(done)
-        stream = await self._attempt(self._stream)
+        exchange = await self._attempt(lambda: self._prepared(channel, told, start))
         await agree(channel, self._error)
-        pieces = self._view.pieces(start, self._nbytes)
-        exchange = _Exchange(self, channel, told, pieces, stream)
-        await (exchange.write() if self._writing else exchange.read())
-        ends = [_END.unpack(data)[0] for data in await agree(channel, self._error, _END.pack(self._end))]
+        end = await self._made(exchange, channel)
         if self._writing:
             return self._nbytes
-        done = min(self._nbytes, max(0, self._view.before(min(ends)) - start))
-        await self._attempt(lambda: self._store(stream[:done]))
+        done = min(self._nbytes, max(0, self._view.before(end) - start))
+        await self._attempt(lambda: self._store(exchange.stream[:done]))
         if self._error is not None:
             raise self._error
         return done
@@ -129,6 +128,36 @@ class Collective:
         if self._file.atomic or len(told) == 1 or not nbytes or way == "disable":
             return True
         return way == AUTOMATIC and (pieces <= len(told) or nbytes >= DIRECT * pieces)
+
+    def _prepared(self, channel: Channel, told: Sequence[_Told], start: int) -> _Exchange:
+        return _Exchange(self, channel, told, self._view.pieces(start, self._nbytes), self._stream())
+
+    async def _made(self, exchange: _Exchange, channel: Channel) -> int:
+        """Make the exchange. Where this rank cannot go on, revoke the communicator of the file: the others wait for it.
+
+        Returns:
+            The end of the file, as far as a rank has met it in a read.
+
+        Raises:
+            RevokedError: another rank could not go on.
+            FileError: this rank could not, for example because its memory has run out.
+        """
+        where = self._file.where(self._name)
+        try:
+            await (exchange.write() if self._writing else exchange.read())
+            told = await agree(channel, self._error, _END.pack(self._end))
+            return int(min(_END.unpack(data)[0] for data in told))
+        except RevokedError as error:
+            raise RevokedError(
+                f"{where}: {error}, as a rank does that cannot go on in the midst of a collective call: close the file"
+            ) from error
+        except MPIError:
+            raise
+        except Exception as error:
+            with contextlib.suppress(NotImplementedError):  # other IMPI clients
+                revoke(self._file.comm)
+            failure = of_cause(error, where)
+            raise failure from failure.__cause__
 
     def _stream(self) -> memoryview:
         """Return the data in the order of the stream, or room for them."""
@@ -156,6 +185,14 @@ class Collective:
         except Exception as error:
             self._error = self._error or of_cause(error, self._file.where(self._name))
             return 0
+
+    def room(self, nbytes: int) -> memoryview:
+        """Return memory for what arrives. It is empty if this rank has failed, which then drops all that arrives."""
+        try:
+            return allocate(0 if self.failed else nbytes)
+        except MemoryError as error:
+            self._error = of_cause(error, self._file.where(self._name))
+            return allocate(0)
 
     @property
     def failed(self) -> bool:
@@ -186,12 +223,15 @@ class _Exchange:
         told: the accesses, in rank order.
         pieces: of this rank, in the file.
         stream: data of this rank, or room for them.
+
+    Attributes:
+        stream: as above.
     """
 
     def __init__(
         self, call: Collective, channel: Channel, told: Sequence[_Told], pieces: Pieces, stream: memoryview
     ) -> None:
-        self._call, self._channel, self._pieces, self._stream = call, channel, pieces, stream
+        self._call, self._channel, self._pieces, self.stream = call, channel, pieces, stream
         self._fd, self._disk = call.file.fd, call.file.disk
         low, high = min(each.low for each in told), max(each.high for each in told)
         self._aggregators = aggregators(channel.hosts, told[0].cb_nodes)
@@ -200,6 +240,8 @@ class _Exchange:
         self._bounds = [(low + i * share, min(high, low + (i + 1) * share)) for i in range(len(self._aggregators))]
         self._window = told[0].cb_buffer_size
         self._steps = -(-min(share, high - low) // self._window)
+        self._wanted = [cut(pieces, *bounds) for bounds in self._bounds]  # pieces of this rank at each aggregator
+        self._told = [np.concatenate(part.pieces).view(np.uint8).data for part in self._wanted]
         self._parts: list[Part] = []  # at an aggregator, the pieces of each rank
 
     async def write(self) -> None:
@@ -226,7 +268,7 @@ class _Exchange:
         for number, aggregator in enumerate(self._aggregators):
             part = cut(self._pieces, *self._range(number, step))
             if part.nbytes and aggregator != channel.rank:
-                data = self._stream[part.start : part.start + part.nbytes]
+                data = self.stream[part.start : part.start + part.nbytes]
                 sends.append(channel.isend((data,), part.nbytes, aggregator))
         return sends
 
@@ -239,13 +281,17 @@ class _Exchange:
                 continue
             if rank == channel.rank:
                 start = all_of_rank.start + part.start
-                parts.append((part.pieces, self._stream[start : start + part.nbytes]))
+                parts.append((part.pieces, self.stream[start : start + part.nbytes]))
                 continue
-            memory = allocate(part.nbytes)
+            memory = self._call.room(part.nbytes)
             arrivals.append(channel.irecv(memory, rank))
             parts.append((part.pieces, memory))
         for arrival in arrivals:
-            await arrival
+            try:
+                await arrival
+            except TruncationError:
+                if not self._call.failed:
+                    raise
         return parts
 
     async def read(self) -> None:
@@ -265,7 +311,7 @@ class _Exchange:
         for number, aggregator in enumerate(self._aggregators):
             part = cut(self._pieces, *self._range(number, step))
             if part.nbytes and aggregator != channel.rank:
-                arrivals.append(channel.irecv(self._stream[part.start : part.start + part.nbytes], aggregator))
+                arrivals.append(channel.irecv(self.stream[part.start : part.start + part.nbytes], aggregator))
         return arrivals
 
     async def _read_for_all(self, step: int) -> list[Request[None]]:
@@ -286,7 +332,7 @@ class _Exchange:
         for (rank, part), data in zip(wanted, found, strict=True):
             if rank == channel.rank:
                 start = self._parts[rank].start + part.start
-                self._stream[start : start + len(data)] = data
+                self.stream[start : start + len(data)] = data
             else:
                 sends.append(channel.isend((data,), len(data), rank))
         return sends
@@ -295,12 +341,10 @@ class _Exchange:
         """Tell each aggregator the pieces of this rank in its range."""
         channel, sends = self._channel, []
         own = Part((np.empty(0, np.int64), np.empty(0, np.int64)), 0, 0)
-        for number, aggregator in enumerate(self._aggregators):
-            part = cut(self._pieces, *self._bounds[number])
+        for aggregator, part, told in zip(self._aggregators, self._wanted, self._told, strict=True):
             if aggregator == channel.rank:
                 own = part
             else:
-                told = np.concatenate(part.pieces).view(np.uint8).data
                 sends.append(channel.isend((told,), len(told), aggregator))
         if channel.rank in self._aggregators:
             blocks = [Block() for _ in range(channel.size)]

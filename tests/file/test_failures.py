@@ -19,8 +19,10 @@ import pytest
 import aiompi
 from aiompi import MPI, File, FileError, Intracomm, hooks
 from aiompi.face.errhandlers import consult
-from aiompi.file import disk, transfer
+from aiompi.file import aggregation, collective, disk, transfer
+from aiompi.file.aggregation import Part, Pieces
 from support.jobs import Site, in_face
+from support.limits import LIMIT
 from support.spmd import Run, on
 
 NEW = MPI.MODE_CREATE | MPI.MODE_RDWR
@@ -164,6 +166,62 @@ def test_a_disk_or_a_quota_that_becomes_full(
 
     on(run, 3, program)
     assert path.read_bytes() == b"".join(bytes([rank + 1]) * 3000 for rank in range(3))
+
+
+def test_memory_that_runs_out_in_an_exchange_fails_at_all_ranks(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def allocate(nbytes: int) -> memoryview:
+        if short and nbytes == 4096:
+            raise MemoryError("no room")
+        return memoryview(bytearray(nbytes))
+
+    short = True
+    monkeypatch.setattr(collective, "allocate", allocate)
+
+    async def program(comm: Intracomm) -> None:
+        nonlocal short
+        info = aiompi.Info.Create({"romio_cb_write": "enable", "cb_nodes": "1", "cb_buffer_size": "8192"})
+        async with File.Open(comm, path, NEW, info) as file:
+            data = bytes([comm.rank]) * 3 * 4096
+            with pytest.raises(FileError, match="MemoryError: no room") as failure:
+                await file.Write_at_all(comm.rank * len(data), data)
+            assert isinstance(failure.value.__cause__, MemoryError) is (comm.rank == 0)  # which writes for all
+            short = False
+            await file.Write_at_all(comm.rank * len(data), data)
+
+    on(run, 3, program)
+    assert path.read_bytes() == b"".join(bytes([rank]) * 3 * 4096 for rank in range(3))
+
+
+@pytest.mark.parametrize("writing", [True, False])
+def test_a_rank_that_cannot_go_on_in_an_exchange_keeps_no_other_waiting(
+    run: Run, path: Path, monkeypatch: pytest.MonkeyPatch, writing: bool
+) -> None:
+    def cut(pieces: Pieces, low: int, high: int) -> Part:
+        if low == 2**13 and pieces[0].tolist() == [0]:  # at rank 0, in the second step
+            raise MemoryError("no room")
+        return aggregation.cut(pieces, low, high)
+
+    path.write_bytes(bytes(3 * 2**13))
+    monkeypatch.setattr(collective, "cut", cut)
+    names = "romio_cb_write", "romio_cb_read"
+    hints = {"cb_nodes": "1", "cb_buffer_size": str(2**13)} | dict.fromkeys(names, "enable")
+
+    async def program(comm: Intracomm) -> None:
+        file = await File.Open(comm, path, NEW, aiompi.Info.Create(hints))
+        access = file.Write_at_all if writing else file.Read_at_all
+        kind, words = (FileError, "MemoryError: no room") if comm.rank == 0 else (aiompi.RevokedError, "close the file")
+        async with asyncio.timeout(LIMIT):
+            with pytest.raises(kind, match=words):
+                await access(comm.rank * 2**13, bytearray(2**13))
+            with pytest.raises(aiompi.RevokedError):
+                await access(0, bytearray(1))
+            with pytest.raises(aiompi.RevokedError):
+                await file.Close()
+        await comm.Barrier()  # the communicator of the program is as it was
+
+    on(run, 3, program)
 
 
 @pytest.fixture
