@@ -8,29 +8,20 @@ such as complex numbers of 16 bytes, in both cases.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from aiompi.base.attribute import Attributes, Keyvals
-from aiompi.base.unsupported_errors import ERR_RMA_RANGE, ERR_RMA_SYNC, ERR_WIN
+from aiompi.base.unsupported_errors import ERR_RMA_SYNC
 from aiompi.coll import registry
 from aiompi.coll.select import select
 from aiompi.comm import Communicator
 from aiompi.comm.errhandler import ERRORS_RETURN, Errhandler
 from aiompi.constants import PROC_NULL
-from aiompi.core import WindowBase
 from aiompi.core.allocation import allocate
-from aiompi.core.pure.recorder import ANSWER, DIRECT, GET, PUT
+from aiompi.core.pure.recorder import DIRECT, GET, PUT
 from aiompi.datatype import Buffer, Datatype
 from aiompi.engine import Request
-from aiompi.errors import (
-    InvalidCountError,
-    InvalidRankError,
-    InvalidTypeError,
-    RevokedError,
-    WindowError,
-)
+from aiompi.errors import InvalidCountError, InvalidRankError, InvalidTypeError, WindowError
 from aiompi.op.predefined import NO_OP
 from aiompi.window.attached import Attached
 from aiompi.window.constants import (
@@ -43,16 +34,14 @@ from aiompi.window.constants import (
     WIN_UNIFIED,
 )
 from aiompi.window.locks import Lock
-from aiompi.window.messages import ANSWERS, OUTSIDE, REQUESTS, Kind, request
+from aiompi.window.messages import Kind
+from aiompi.window.origin import Origin
 from aiompi.window.target import IN_CORE, OPERATIONS, Accessor, Area, area_of, basic_of, check_within, number_of
 
 if TYPE_CHECKING:
     from aiompi.op import Op
-    from aiompi.status import Status
     from aiompi.window.server import Server
     from aiompi.window.sync import Epochs
-
-T = TypeVar("T")
 
 #: keys of the attributes of windows, with the predefined ones of section 12.2.6
 WINDOW_KEYVALS = Keyvals(
@@ -89,7 +78,7 @@ class Target:
         self.lock = lock
 
 
-class Window(WindowBase):
+class Window(Origin):
     """The window of this rank, together with the windows of the other ranks.
 
     Args:
@@ -101,9 +90,8 @@ class Window(WindowBase):
 
     Attributes:
         attached: memory that this rank has attached to a dynamic window.
-        attributes, errhandler, hints, name: see the communicator's.
+        attributes, errhandler, hints: see the communicator's.
         epochs: which accesses this rank may make now.
-        unflushed: ranks of which this rank has asked something without an answer.
         opener: the communicator of the face from which the program has made the window.
         own: the target that this rank is.
         server: serves what other ranks ask of this one.
@@ -111,30 +99,25 @@ class Window(WindowBase):
     """
 
     __slots__ = (
-        "_answers", "attached", "attributes", "epochs", "errhandler", "flavor", "freed", "hints", "memory", "name",
-        "opener", "own", "parent", "server", "shared", "targets", "__weakref__",
+        "attached", "attributes", "epochs", "errhandler", "flavor", "hints", "memory", "opener", "own", "server",
+        "shared", "targets", "__weakref__",
     )  # fmt: skip
 
-    comm: Communicator
     epochs: Epochs
     server: Server
 
     def __init__(
         self, comm: Communicator, parent: Communicator, flavor: int, targets: list[Target], memory: memoryview | None
     ) -> None:
-        self.comm, self.parent, self.flavor, self.targets, self.memory = comm, parent, flavor, targets, memory
+        super().__init__(comm, parent)
+        self.flavor, self.targets, self.memory = flavor, targets, memory
         self.own = targets[comm.rank]
         self.attached = Attached()
         self.attributes = Attributes(WINDOW_KEYVALS)
         self.errhandler: Errhandler = ERRORS_RETURN
         self.hints: dict[str, str] = {}
-        self.name = ""
-        self.freed = False
         self.opener: Any = None
         self.shared: list[memoryview] = []
-        self.unflushed = set()
-        self.pending = {}
-        self._answers = itertools.cycle(range(REQUESTS + 1, ANSWERS))
         self.prepare(comm.size, OPERATIONS[1:IN_CORE])
         for rank, target in enumerate(targets):
             memory = None if target.accessor is None else target.accessor.memory
@@ -145,63 +128,10 @@ class Window(WindowBase):
         """Address of the memory of this rank; 0 for a dynamic window."""
         return 0 if self.memory is None else Accessor(self.memory).address
 
-    @property
-    def label(self) -> str:
-        """The window in words."""
-        return f"{self.name or 'a window'} of {self.parent.label}"
-
-    def where(self, operation: str) -> str:
-        """Return the operation, the window and this rank, for error messages."""
-        return f"{operation} on {self.label}, rank {self.comm.rank}"
-
-    def check(self, operation: str) -> None:
-        """Check that the window can be used.
-
-        Raises:
-            WindowError: it has been freed.
-            RevokedError: its communicator is revoked.
-        """
-        if self.freed:
-            raise WindowError(f"{self.where(operation)}: the window has been freed", ERR_WIN)
-        if self.parent.is_revoked:
-            raise RevokedError(f"{self.where(operation)}: its communicator is revoked")
-
-    def error_of(self, rank: int) -> Exception | None:
-        """Return the error of a rank that is known to have failed; None for any other rank."""
-        return self.comm.engine.failure.error_of(self.comm.targets[rank])
-
-    def check_alive(self, ranks: Iterable[int]) -> None:
-        """Check that no rank among these is known to have failed.
-
-        Raises:
-            ProcessFailedError: one has failed.
-        """
-        failed = self.comm.engine.failure.error_among(map(self.comm.targets.__getitem__, ranks))
-        if failed is not None:
-            raise failed
-
     def revoked(self, error: Exception, source: int) -> None:
         """End all that waits: the communicator of the window is revoked (aiompi.comm.state)."""
         self.comm.revoked(error, source)
         self.epochs.ended(error)
-
-    def run(self, coroutine: Coroutine[Any, None, T], call: str = "") -> Request[T]:
-        """Start a coroutine of an operation, which serves a call."""
-        request = self.comm.run(coroutine, call)
-        request.owner = self
-        return request
-
-    # Records, of a rank that is traced.
-
-    def record(self, kind: int, rank: int, tag: int = 0, nbytes: int = 0) -> int:
-        """Write the record of something that begins, with a rank; return its handle, 0 for none."""
-        recorder, comm = self.comm.engine.recorder, self.comm
-        return 0 if recorder is None else recorder.start(kind, comm.context_id, comm.process_of(rank), tag, nbytes)
-
-    def recorded(self, handle: int, way: int = 0) -> None:
-        """Note the end of an operation in its record."""
-        if handle and self.comm.engine.recorder is not None:
-            self.comm.engine.recorder.end(handle, way)
 
     # Operations of an origin. Each checks its arguments, and returns a request that is complete when its buffers may be
     # used again, and results are there.
@@ -332,115 +262,6 @@ class Window(WindowBase):
         if known.size >= 0:
             check_within(found[0], known.size, rank)
         return found if found[0].nbytes else None
-
-    def nothing(self) -> Request[None]:
-        """Return the request of an operation that is complete."""
-        return self.comm.engine.completed_send
-
-    # Messages.
-
-    def _send(self, rank: int, kind: Kind, *arguments: Any, data: Any = ()) -> Request[None]:
-        """Send a target a request without an answer; a flush waits until the request is done."""
-        self.unflushed.add(rank)
-        send = self.comm.isend(*request(kind, 0, *arguments, data=data), rank, REQUESTS)
-        self._note(rank, send)
-        return send
-
-    def tell(self, rank: int, kind: Kind, *arguments: Any) -> None:
-        """Send a notice to a rank. The notice has no answer, and no call awaits its send."""
-        self.comm.engine.disown(self.comm.isend(*request(kind, 0, *arguments), rank, REQUESTS))
-
-    def ask(self, rank: int, memory: memoryview, kind: Kind, *arguments: Any, data: Any = ()) -> Request[Any]:
-        """Ask a target for an answer, which goes into memory."""
-        tag = next(self._answers)
-        recorder = self.comm.engine.recorder
-        if recorder is not None:
-            recorder.word = recorder.naming.word(ANSWER)
-        answer = self.comm.irecv(memory, rank, tag)
-        self.comm.engine.disown(self.comm.isend(*request(kind, tag, *arguments, data=data), rank, REQUESTS))
-        return answer
-
-    def _fetch(self, rank: int, into: Buffer, kind: Kind, *arguments: Any, data: Any = ()) -> Request[None]:
-        """Ask a target for the content of a buffer."""
-        message = into.view if into.contiguous else allocate(into.nbytes)
-        answer = self.ask(rank, message, kind, *arguments, data=data)
-
-        async def fetch() -> None:
-            status: Status = await answer
-            if status.nbytes != into.nbytes:
-                raise self._outside(rank, arguments[0])
-            if not into.contiguous:
-                into.unpack(message)
-
-        fetched = self.run(fetch())
-        self._note(rank, fetched)
-        return fetched
-
-    def _outside(self, rank: int, first: int, end: int | None = None) -> WindowError:
-        """Return the error of an access to memory that is not attached at its target."""
-        where = f"at {first:#x}" if end is None else f"from {first:#x} to {end:#x}"
-        return WindowError(
-            f"{self.where('an access')}: rank {rank} has attached no memory {where}; nothing there has changed",
-            ERR_RMA_RANGE,
-        )
-
-    def _note(self, rank: int, operation: Request[Any]) -> None:
-        """Remember an operation until it is complete. One that fails is remembered until the next flush."""
-        if operation.done() and operation._error is None:
-            return
-        pending = self.pending.setdefault(rank, set())
-        pending.add(operation)
-        if not operation.done():
-            operation.when_done(lambda done: pending.discard(done) if done._error is None else None)
-
-    async def complete_locally(self, ranks: Iterable[int]) -> None:
-        """Wait until the buffers of the operations on these ranks may be used again (MPI_Win_flush_local).
-
-        Raises:
-            WindowError: an operation has failed whose error no call has raised.
-        """
-        wrong: WindowError | None = None
-        for rank in ranks:
-            pending = self.pending.get(rank, set())
-            for operation in [*pending]:
-                seen = operation.done() and operation.unseen_error() is None
-                try:
-                    await operation
-                except WindowError as error:
-                    wrong = error if wrong is None and not seen else wrong
-                finally:
-                    pending.discard(operation)
-        if wrong is not None:
-            raise wrong
-
-    async def complete(self, ranks: Sequence[int]) -> None:
-        """Wait until the operations on these ranks are done at the targets (MPI_Win_flush, section 12.5.4).
-
-        Raises:
-            ProcessFailedError: one of these ranks has failed.
-            WindowError: an operation has failed whose error no call has raised. All others are done.
-        """
-        self.check_alive(ranks)
-        asked = [rank for rank in ranks if rank in self.unflushed]
-        self.unflushed.difference_update(asked)
-        memory = [bytearray(OUTSIDE.size) for _ in asked]
-        answers = [self.ask(rank, memoryview(place), Kind.FLUSH) for rank, place in zip(asked, memory, strict=True)]
-        wrong: WindowError | None = None
-        try:
-            await self.complete_locally(ranks)
-        except WindowError as error:
-            wrong = error
-        for rank, place, answer in zip(asked, memory, answers, strict=True):
-            status: Status = await answer
-            if status.nbytes and wrong is None:
-                wrong = self._outside(rank, *OUTSIDE.unpack(place))
-        if wrong is not None:
-            raise wrong
-
-    @property
-    def at_rest(self) -> bool:
-        """True if all operations of this rank are done at their targets."""
-        return not self.unflushed and not any(self.pending.values())
 
     async def fence(self, assertion: int) -> None:
         """End all accesses of all ranks (MPI_Win_fence, section 12.5.1)."""
