@@ -69,13 +69,15 @@ class CommunicatorHandle:
 
     @property
     def remote_group(self) -> Group:
-        """The processes of the other group of an intercommunicator, in the order of the ranks that sends name."""
+        """The processes of the other group of an intercommunicator, ordered by the ranks that sends use."""
         return _of_session(self._remote, self._core)
 
     @property
     def representation(self) -> str:
-        """Representation of packing units: "native", that of this machine, or "external32" if there are members in
-        other IMPI clients (MPI_Pack, section 3.13)."""
+        """Representation of packing units (MPI_Pack, section 3.13).
+
+        It is "native", the representation of this machine, or "external32" if members are in other IMPI clients.
+        """
         return self._core.conversion.representation.name
 
     @property
@@ -213,7 +215,7 @@ class CommunicatorHandle:
         return self._core.compare(other)
 
     def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]:
-        """Return the request for the communicator of the face around the core that the constructor `call` makes."""
+        """Return the request for the face's communicator around the core that the constructor `call` makes."""
 
         async def make() -> Any:
             core = await request

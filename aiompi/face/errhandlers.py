@@ -1,9 +1,9 @@
 """Error handlers of communicators (section 7.2), with mpi4py's names; the same in both faces.
 
-A call that fails raises. Before it raises, it calls the error handler of its communicator through a hook. The hook is
-added when the program sets the first handler other than ERRORS_RETURN: until then, no call pays for it. An operation
-that fails after the call that has started it calls the handler when the error is reported: in the native face as soon
-as it is known, in the blocking one when the request is completed (section 2.7).
+A call that fails raises. Before it raises, it calls the error handler of its communicator through a hook. The program
+adds this hook when it sets the first handler other than ERRORS_RETURN: until then, no call pays for the hook. An
+operation may fail after the call that has started it. The handler is then called when the error is reported: in the
+native face as soon as the error is known, in the blocking face when the request is completed (section 2.7).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiompi.errors import InvalidErrhandlerError, JobAbortedError, MPIError
 from aiompi.info import Info
 from aiompi.op import Op
 
-# Hooks also see the calls of objects that both faces share: those with names of the standard, in upper case.
+# Hooks also see the calls of objects that both faces share: the calls with names of the standard, in upper case.
 for _shared in (Group, Datatype, Op, Info, Errhandler):
     hooks.surface(_shared, [name for name in dir(_shared) if name[0].isupper()])
 
@@ -37,7 +37,7 @@ class ErrorHandling:
     _core: Any
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Declare the calls of each such class to hooks, of which error handlers are one."""
+        """Declare the calls of each such class to the hooks, among which are error handlers."""
         super().__init_subclass__(**arguments)
         hooks.surface(cls)
 
@@ -70,7 +70,7 @@ class ErrorHandling:
             hooks.add(consult, always=True)
 
     def Get_errhandler(self) -> Errhandler:
-        """A new handle of the error handler in use (MPI_Errhandler_get, section 7.2): ERRORS_RETURN until it is set.
+        """A new handle of the error handler in use (MPI_Errhandler_get, section 7.2); by default ERRORS_RETURN.
 
         Returns:
             The error handler.
@@ -115,7 +115,7 @@ def consult(call: hooks.Call) -> Any:
 
 
 def _responsible(call: hooks.Call, completing: list[Request[Any]]) -> ErrorHandling | None:
-    """Return the communicator whose error handler is to be called, None if it is not known."""
+    """Return the communicator whose error handler is to be called; None if the communicator is not known."""
     if isinstance(call.receiver, ErrorHandling) and call.receiver:
         return call.receiver
     failed = [operation for operation in completing if _failed(operation) is not None]
@@ -137,7 +137,7 @@ def _watch(comm: ErrorHandling, result: Any) -> None:
 
 
 def _conclude(comm: ErrorHandling, operation: Request[Any]) -> None:
-    """Call the handler of an operation that has failed; what the handler raises becomes the error."""
+    """Call the handler of an operation that has failed; an exception that the handler raises becomes the error."""
     failed = _failed(operation)
     if failed is not None and isinstance(failed._error, MPIError):
         try:
@@ -147,10 +147,10 @@ def _conclude(comm: ErrorHandling, operation: Request[Any]) -> None:
 
 
 def _failed(operation: Request[Any]) -> Request[Any] | None:
-    """Return the operation that has failed: this one, or one of the two of an exchange; None if none has failed.
+    """Return the operation that has failed: this operation, or one of the two of an exchange; None if none has failed.
 
     This does not call `exception`, because the `exception` of a receive also turns the message into an object. If the
-    await were cancelled then, the receive could not put the message back.
+    await were cancelled after that, the receive could not put the message back.
     """
     parts = operation, getattr(operation, "_send", None), getattr(operation, "_receive", None)
     return next((part for part in parts if isinstance(part, Request) and part._error is not None), None)

@@ -17,12 +17,12 @@ from aiompi.job.runtime import Runtime
 
 
 def types_of(etype: Datatype, filetype: Datatype | None) -> tuple[Datatype, Datatype]:
-    """Return the elementary type and the file type of a view; without a file type, it is the elementary type."""
+    """Return the elementary type and the file type of a view; the default file type is the elementary type."""
     return etype, etype if filetype is None else filetype
 
 
 class FileCalls(Reference[core.File], ErrorHandling):
-    """A handle of a file; null when it is made without arguments, and once it is closed."""
+    """A handle of a file; null if it is made without arguments, and after the file is closed."""
 
     __slots__ = ()
 
@@ -44,7 +44,7 @@ class FileCalls(Reference[core.File], ErrorHandling):
         return view.disp, Datatype(view.etype), Datatype(view.filetype), view.datarep
 
     def Get_byte_offset(self, offset: int) -> int:
-        """Return where in the file an offset of the view is, in bytes (MPI_File_get_byte_offset).
+        """Return the position in the file, in bytes, of an offset of the view (MPI_File_get_byte_offset).
 
         Args:
             offset: in elementary types of the view.

@@ -20,10 +20,10 @@ class Partitions(CommunicatorHandle, Generic[Sending, Receiving]):
     __slots__ = ()
 
     def Psend_init(self, buf: BufSpec, partitions: int, dest: int, tag: int = 0, info: Info = INFO_NULL) -> Sending:
-        """Bind the arguments of a send whose partitions leave one by one, as they get ready (MPI_Psend_init, MPI-4).
+        """Bind the arguments of a send whose partitions leave one by one, as they become ready (MPI_Psend_init, MPI-4).
 
-        It matches the next `Precv_init` of the other rank for this rank, tag and communicator. The other rank may have
-        another number of partitions, of the same length in all.
+        The send matches the next `Precv_init` of the other rank for this rank, tag and communicator. The other rank may
+        have another number of partitions, whose total length is the same.
 
         Args:
             buf: a buffer specification, whose items are divided equally; its count is the count of one partition.
@@ -46,7 +46,7 @@ class Partitions(CommunicatorHandle, Generic[Sending, Receiving]):
     def Precv_init(self, buf: BufSpec, partitions: int, source: int, tag: int = 0, info: Info = INFO_NULL) -> Receiving:
         """Bind the arguments of a receive whose partitions can be used as they arrive (MPI_Precv_init, MPI-4).
 
-        It matches the next `Psend_init` of the other rank for this rank, tag and communicator.
+        The receive matches the next `Psend_init` of the other rank for this rank, tag and communicator.
 
         Args:
             buf: a buffer specification, whose items are divided equally; its count is the count of one partition.

@@ -49,7 +49,7 @@ def one_program(command: Command, args: str | Sequence[str] | None, maxprocs: in
 
 
 def _hosts(names: str, count: int) -> tuple[tuple[str, int], ...]:
-    """Return the hosts of the Info key `host`, "a,b" or "a:1,b:2", each with its part of the processes."""
+    """Return the hosts of the Info key `host`, "a,b" or "a:1,b:2", each with its number of processes."""
     places = [name.strip() for name in names.split(",") if name.strip()]
     if all(name in (*_HERE, socket.gethostname()) for name in places):
         return ()
@@ -69,7 +69,7 @@ def _hosts(names: str, count: int) -> tuple[tuple[str, int], ...]:
 def reporting(
     request: Request[Any], errcodes: list[Any] | None, programs: Sequence[Program] | None = None
 ) -> Request[Any]:
-    """Let a request that starts processes put their error codes into a list, if there is one.
+    """Let a request that starts processes put their error codes into a list, if the caller has given one.
 
     Args:
         programs: of which each gets a list in this list.

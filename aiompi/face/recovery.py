@@ -1,4 +1,4 @@
-"""Communicators whose members fail: the local calls, the same in both faces (ULFM, as in mpi4py 4.1)."""
+"""Communicators whose members fail: the local calls, which both faces share (ULFM, as in mpi4py 4.1)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Recovery(CommunicatorHandle):
     __slots__ = ()
 
     def Revoke(self) -> None:
-        """Revoke the communicator at all its members (MPI_Comm_revoke, ULFM); only one of them need call this.
+        """Revoke the communicator at all its members (MPI_Comm_revoke, ULFM); one member that calls this is enough.
 
-        All pending and new operations on it raise RevokedError, but for Agree, Shrink and Free. The call is local. The
-        news reaches every living member, also if the caller fails next.
+        All pending and new operations on the communicator raise RevokedError, except Agree, Shrink and Free. The call
+        is local. The news reaches every living member, also if the caller fails next.
 
         Raises:
             NotImplementedError: the job has other IMPI clients.
@@ -31,7 +31,7 @@ class Recovery(CommunicatorHandle):
         return self._core.is_revoked
 
     def Get_failed(self) -> Group:
-        """Return the members that are known to have failed, in the order of the news (MPI_Comm_get_failed, ULFM).
+        """Return the members that are known to have failed, in the order of the reports (MPI_Comm_get_failed, ULFM).
 
         Returns:
             The group.

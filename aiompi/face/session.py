@@ -1,4 +1,4 @@
-"""What the sessions of both faces share (chapter 11 of MPI-4): process sets, hints, buffers, error handlers."""
+"""The common part of the sessions of both faces (chapter 11 of MPI-4): process sets, hints, buffers, error handlers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MEMORY_KINDS: Final = "mpi_memory_alloc_kinds"
 
 
 class SessionCalls(Reference[SessionState], ErrorHandling):
-    """A handle of a session; null when it is made without arguments, and after Finalize.
+    """A handle of a session; null if it is made without arguments, and after Finalize.
 
-    Process sets are named as MPI-4 does it: "mpi://WORLD" has the processes of the job, and "mpi://SELF" this process.
+    Process sets have the names of MPI-4: "mpi://WORLD" has the processes of the job, and "mpi://SELF" this process.
     Beside these there is "aiompi://host/NAME" for each machine, and "aiompi://section/NUMBER" for each section of the
     launcher's command line.
     """
@@ -166,7 +166,7 @@ def info_items(info: Info) -> dict[str, str]:
 
 
 def of_group(comm: C, info: Info, errhandler: Errhandler | None) -> C:
-    """Give a communicator of a group the hints and the error handler that the call has given, and return it."""
+    """Give a communicator of a group the hints and the error handler of the call, and return the communicator."""
     comm._core.hints = info_items(info)
     if errhandler is not None:
         comm.Set_errhandler(errhandler)

@@ -1,7 +1,7 @@
 """Topologies of communicators (chapter 6), with mpi4py's names; the same in both faces. All of it is local.
 
-The classes are for: every communicator (`TopologyTest`), intracommunicators (`TopologyMap`), those with a topology
-(`Neighborhood`), and those with one of its kinds.
+There are classes for every communicator (`TopologyTest`), for intracommunicators (`TopologyMap`), for communicators
+with a topology (`Neighborhood`), and for each kind of topology.
 """
 
 from __future__ import annotations
@@ -351,7 +351,7 @@ class DistributedGraphInquiry(Neighborhood):
         """Sources, destinations, and the weights of both if there are any (MPI_Dist_graph_neighbors).
 
         Returns:
-            (sources, destinations, weights), where the weights are those of the sources and of the destinations, None
+            (sources, destinations, weights); the weights are a pair, of the sources and of the destinations, or None
             without weights.
         """
         graph = self._topology(DistributedGraph, "distributed graph")

@@ -1,4 +1,4 @@
-"""What a rank prints of the end of its job: one cause is one line, however many ranks there are."""
+"""The output of a rank about the end of its job: one cause is one line, however many ranks there are."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _install() -> None:
 
 
 def _is_end(rank: Runtime, error: BaseException) -> bool:
-    """Return True for the end of the job of a rank, or for the reason why the process has not become a rank."""
+    """Return True for the end of a rank's job, or for the reason why the process has not become a rank."""
     started = rank.start()
     failure = started.exception() if started.done() else None
     kind = JobAbortedError if rank.joined else MPIError

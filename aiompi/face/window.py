@@ -1,4 +1,4 @@
-"""What the windows of both faces share (MPI-4.1, chapter 12): memory, attributes, hints, and checks of arguments."""
+"""The parts that the windows of both faces share (MPI-4.1, chapter 12): memory, attributes, hints and checks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter):
-    """A handle of a window: memory that the ranks of a communicator read and write while its owner takes no part.
+    """A handle of a window: memory that the ranks of a communicator read and write without its owner.
 
     It is null when it is made without arguments, and after `Free`.
     """

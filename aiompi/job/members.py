@@ -275,8 +275,9 @@ class Membership:
             JobAbortedError: the job has ended.
             LocalProtocolError: this member has left the job, or another call of this member waits for a world.
 
-        Cancelling: Cancelling the await, as a time limit does, withdraws the request for a world; the other members go
-            on waiting.
+        Cancelling:
+            Cancelling the await, as a time limit does, withdraws the request for a world; the other members go on
+            waiting.
 
         Example:
             async with await member.assemble(at_least=2) as world:

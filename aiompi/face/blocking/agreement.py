@@ -18,7 +18,7 @@ _INT: Final = struct.Struct("i")
 
 
 class Agreement(Handle):
-    """The calls of all members of a communicator that have not failed; it may be revoked."""
+    """The calls that all living members of a communicator make, even of a revoked one."""
 
     __slots__ = ()
 
@@ -32,8 +32,8 @@ class Agreement(Handle):
             The bitwise AND of the flags, the same at all members.
 
         Raises:
-            ProcessFailedError: a member has failed, and not all others had acknowledged that by `Ack_failed`. All of
-                them raise it. Its attribute `flag` has the result.
+            ProcessFailedError: a member has failed, and not all other members had acknowledged the failure by
+                `Ack_failed`. All of them raise it. Its attribute `flag` has the result.
             BlockingCallError: an event loop is running in this thread.
         """
         return self._finish(recovery.agree(self._entered("Agree(flag)"), flag))

@@ -22,7 +22,7 @@ class Arrangement(Handle):
     __slots__ = ()
 
     def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
-        """Make a communicator of some members of this one; only these make the call (MPI_Comm_create_group, MPI-3).
+        """Make a communicator of some members of this one, which alone make the call (MPI_Comm_create_group, MPI-3).
 
         Args:
             group: the same in all processes of it.
@@ -75,7 +75,7 @@ class Arrangement(Handle):
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
     ) -> Cartcomm:
-        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid.
+        """Arrange the processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid.
 
         Args:
             dims: number of processes along each dimension.
@@ -83,7 +83,7 @@ class Arrangement(Handle):
             reorder: ignored: ranks stay as they are.
 
         Returns:
-            The new communicator, a null one in a process outside the grid.
+            The new communicator, or a null one in a process outside the grid.
 
         Raises:
             InvalidDimsError: the grid has more places than there are processes, or a dimension is wrong.
@@ -106,7 +106,7 @@ class Arrangement(Handle):
             reorder: ignored: ranks stay as they are.
 
         Returns:
-            The new communicator, a null one in a process that is no node.
+            The new communicator, or a null one in a process that is no node.
 
         Raises:
             InvalidArgumentError: the graph is no graph of processes of this communicator.

@@ -72,7 +72,7 @@ class Comm(
 
     @classmethod
     def _denote(cls, denoted: Communicator) -> Self:
-        """Return a handle of the class for this kind of communicator if it derives from `cls`, otherwise of `cls`."""
+        """Return a handle of this kind's class if that class derives from `cls`, otherwise of `cls`."""
         kind = Intercomm if denoted.remote is not None else _ARRANGED[type(denoted.topology)]
         return cast(Self, (kind if issubclass(kind, cls) else cls)()._hold(denoted))
 
@@ -92,7 +92,7 @@ class Comm(
         return furnish(self, attributes, made, self._like, given)
 
     def free(self) -> None:
-        """Call `Free` unless it is null or one of the constants; another handle of a constant becomes null.
+        """Call `Free` unless this handle is null or a constant; another handle of a constant becomes null.
 
         Raises:
             BlockingCallError: an event loop is running in this thread.
@@ -105,7 +105,7 @@ class Comm(
             self.Free()
 
     def _like(self: C, core: Communicator) -> C:
-        """Return a communicator of the class of this one, which may be a class of the program."""
+        """Return a communicator of the class of this communicator, which may be a class of the program."""
         return type(self).__new__(type(self))._hold(core)
 
     def _kin(self, core: Communicator) -> Any:
@@ -119,7 +119,7 @@ class Comm(
     # Constructors (section 5.4.2).
 
     def Dup(self: C, info: Info | None = None) -> C:
-        """Duplicate it, with its attributes, hints and topology, in a context of its own (MPI_Comm_dup).
+        """Duplicate the communicator, with its attributes, hints and topology, in a new context (MPI_Comm_dup).
 
         Args:
             info: hints for the duplicate instead of those of this communicator.
@@ -190,11 +190,12 @@ class Comm(
         """Make a communicator of some of its processes (MPI_Comm_create).
 
         Args:
-            group: the same in all its processes; others may give one of their own, or an empty one. On an
-                intercommunicator, the processes of the own side that take part, the same on all of that side.
+            group: the same in all processes of the group; other processes may give a group of their own, or an empty
+                one. On an intercommunicator, the group has the processes of the own side that take part, and is the
+                same on that whole side.
 
         Returns:
-            The new communicator, a null one in a process that is not in it.
+            The new communicator, or a null one in a process outside of it.
 
         Raises:
             InvalidGroupError: the group has processes that are not in this communicator; a process of a group has given
@@ -209,10 +210,11 @@ class Comm(
 
         Args:
             color: 0 or above; UNDEFINED to be in none.
-            key: ranks are in the order of the keys; equal keys keep the order of the ranks here.
+            key: the new ranks are in the order of the keys; equal keys keep the order of the ranks in this
+                communicator.
 
         Returns:
-            The new communicator, a null one in a process that gave UNDEFINED.
+            The new communicator, or a null one in a process that gave UNDEFINED.
 
         Raises:
             InvalidArgumentError: another negative colour.
@@ -228,17 +230,18 @@ class Comm(
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
 
         Args:
-            split_type: COMM_TYPE_SHARED for processes of one machine; COMM_TYPE_HW_GUIDED and COMM_TYPE_RESOURCE_GUIDED
-                for those that are bound to one resource of a type, such as one package; COMM_TYPE_HW_UNGUIDED for the
-                largest type of resources that makes smaller groups; UNDEFINED to be in none.
-            key: ranks are in the order of the keys; equal keys keep the order of the ranks here.
-            info: of guided splits, with "mpi_hw_resource_type": "mpi_shared_memory", "node", "package", "numanode",
+            split_type: COMM_TYPE_SHARED for processes of one machine. COMM_TYPE_HW_GUIDED and COMM_TYPE_RESOURCE_GUIDED
+                for processes that are bound to one resource of a type, such as one package. COMM_TYPE_HW_UNGUIDED for
+                the largest type of resources that makes smaller groups. UNDEFINED to be in no new communicator.
+            key: the new ranks are in the order of the keys; equal keys keep the order of the ranks in this
+                communicator.
+            info: for guided splits: "mpi_hw_resource_type" is "mpi_shared_memory", "node", "package", "numanode",
                 "l1cache" to "l5cache", "core", "hwthread", or a name of hwloc such as "hwloc://NUMANode". Splits by
                 resource also take "mpi_pset_name", a process set of a session. Unguided ones set
                 "mpi_hw_resource_type".
 
         Returns:
-            The new communicator, a null one in a process that gave UNDEFINED, or does not belong to exactly one such
+            The new communicator, or a null one in a process that gave UNDEFINED, or does not belong to exactly one such
             resource.
 
         Raises:
@@ -271,8 +274,8 @@ class Comm(
     def Disconnect(self) -> None:
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2).
 
-        All its processes call it. Processes of other jobs that no other communicator connects are then independent of
-        this one.
+        All its processes call it. Processes of other jobs to which no other communicator leads are then independent of
+        this process.
 
         Raises:
             BlockingCallError: an event loop is running in this thread.
@@ -284,7 +287,7 @@ class Comm(
 
     @classmethod
     def Join(cls, fd: int) -> Intercomm:
-        """Connect to the process at the other end of a socket, of this or another job (MPI_Comm_join, MPI-2).
+        """Connect to the process at the other end of a socket, in this or another job (MPI_Comm_join, MPI-2).
 
         Both processes call it; nothing else is sent over the socket meanwhile.
 
@@ -305,7 +308,8 @@ class Comm(
         """Return the communicator with the processes that have spawned this one (MPI_Comm_get_parent, MPI-2).
 
         Returns:
-            The communicator; a null one if a launcher has started this process, or if it was disconnected.
+            The communicator; a null one if a launcher has started this process, or if the communicator was
+            disconnected.
         """
         parent = process.runtime.parent
         return Intercomm() if parent is None or parent.freed else Intercomm()._hold(parent)
@@ -313,7 +317,8 @@ class Comm(
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job, and this process, with this exit status (section 7.5).
 
-        A process that a launcher started ends here, with this exit status; one that has joined gets the exception.
+        A process that a launcher started ends here, with this exit status; a process that has joined gets the
+        exception.
 
         Args:
             errorcode: exit status of the job.
@@ -348,8 +353,8 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
         """Make a communicator of a group, without another communicator (MPI_Comm_create_from_group, MPI-4).
 
         Args:
-            group: of a session or a communicator, the same in all its members; they alone call this. A group of theirs
-                without members gives a null communicator.
+            group: group of a session or a communicator, the same in all its members; only the members make the call. A
+                group of theirs without members gives a null communicator.
             stringtag: distinguishes calls with the same group that are in progress at the same time.
             info: hints, which are kept and otherwise ignored.
             errhandler: error handler of the communicator.
@@ -393,7 +398,7 @@ class Cartcomm(Topocomm, CartesianInquiry):
             remain_dims: for each dimension whether it is kept.
 
         Returns:
-            The communicator of the grid that this process is in.
+            The communicator of the grid that contains this process.
 
         Raises:
             InvalidArgumentError: there is not one item for each dimension.
@@ -429,10 +434,10 @@ class Distgraphcomm(Topocomm, DistributedGraphInquiry):
 
 @public
 class Intercomm(Comm, Collectives):
-    """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
+    """A communicator of two groups: ranks in sends and receives are ranks of the remote group (section 5.6).
 
-    Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the others of its
-    group PROC_NULL, those of the remote group its rank.
+    Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the other ranks of its
+    group pass PROC_NULL, and the ranks of the remote group pass the root's rank.
     """
 
     __slots__ = ()
@@ -461,7 +466,7 @@ class Intercomm(Comm, Collectives):
         """Connect two groups, without another communicator (MPI_Intercomm_create_from_groups, MPI-4).
 
         Args:
-            local_group: group of this process, the same in all its members; the members of both groups call this.
+            local_group: group of this process, the same in all its members; all members of both groups make the call.
             local_leader: rank in it of the process that communicates with the other leader.
             remote_group: the other group; counts only at the leader.
             remote_leader: rank in it of the other leader; counts only at the leader.
@@ -499,7 +504,7 @@ class Intercomm(Comm, Collectives):
 class _Unborn(Intracomm):
     """A predefined communicator before its first use, which initialises.
 
-    Where calls are wrapped, looking one up does, so that the very first one is wrapped, too.
+    If calls are wrapped, this lookup wraps them, so that even the very first call is wrapped.
     """
 
     __slots__ = ()
@@ -529,7 +534,7 @@ def _from_group(
     info: Info,
     errhandler: Errhandler | None,
 ) -> C:
-    """Return the communicator of this face for what a constructor makes of a group."""
+    """Return the communicator of this face for the object that a constructor makes of a group."""
     call = f"{kind.__name__}.{constructor.__name__.capitalize()}"
     check_running_loop(call, f"await aiompi.{call}(...)")
     process.check_thread()

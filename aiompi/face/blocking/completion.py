@@ -63,7 +63,7 @@ def wait_for_all(requests: Sequence[Request[Any]], kind: type[Request[Any]]) -> 
         kind: class of most of them.
     """
     pending = pending_of(requests, kind)
-    # Whether these have failed is known only when they are asked for what they have received.
+    # Whether such operations have failed is known only when their result is asked for.
     decoding: list[Any] = []
     if pending:
         check_caller()

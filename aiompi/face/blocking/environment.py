@@ -34,10 +34,10 @@ def Init_thread(required: int = THREAD_MULTIPLE) -> int:
     """Join the job now, as `Init`, for a program with threads (MPI_Init_thread, MPI-2).
 
     Args:
-        required: what threads will do, unless the setting `thread_level` says more. THREAD_SINGLE, THREAD_FUNNELED: one
-            thread makes all calls, the one that joins; others are refused. THREAD_SERIALIZED: any thread makes calls,
-            but never two at once; overlapping calls are refused. THREAD_MULTIPLE: any thread makes calls at any time,
-            and progress is made while the program computes.
+        required: what threads will do, unless the setting `thread_level` says more. THREAD_SINGLE, THREAD_FUNNELED:
+            only the thread that joins makes calls; calls of other threads are refused. THREAD_SERIALIZED: any thread
+            makes calls, but never two at once; overlapping calls are refused. THREAD_MULTIPLE: any thread makes calls
+            at any time, and progress is made while the program computes.
 
     Returns:
         The level that the program has: the required level or a higher one. THREAD_SINGLE gives THREAD_FUNNELED.
@@ -85,15 +85,15 @@ def Get_hw_resource_info() -> Info:
     """Types of hardware resources that are known here (MPI_Get_hw_resource_info, MPI-4.1).
 
     Returns:
-        The types, such as "hwloc://Package", for `Split_type`; "true" if this process is bound to one resource of the
-        type, "false" if it may use several.
+        The types, such as "hwloc://Package", for `Split_type`. The value is "true" if this process is bound to one
+        resource of the type, "false" if it may use several.
     """
     found = resources()
     return Info.Create({f"hwloc://{TYPES[name]}": "false" if cpus is None else "true" for name, cpus in found.items()})
 
 
 def get_vendor() -> tuple[str, tuple[int, int, int]]:
-    """Name and version of the library, as mpi4py tells those of the MPI below it."""
+    """Name and version of the library, in the form in which mpi4py gives those of its MPI library."""
     major, minor, micro = (int(number) for number in re.findall(r"\d+", _version())[:3])
     return "aiompi", (major, minor, micro)
 
@@ -116,8 +116,8 @@ def Pcontrol(level: int, *args: Any) -> None:
     """Do nothing; a profiler sees this call through its hook, and may obey it (MPI_Pcontrol, section 8.3.1).
 
     Args:
-        level: 0 to switch profiling off, 1 for the usual amount, 2 to write out what has been recorded; others have
-            the meaning that the profiler gives them. Programs start as if 1 had been called.
+        level: 0 to switch profiling off, 1 for the usual amount, 2 to write out all records; other levels have the
+            meaning that the profiler gives them. Programs start as if 1 had been called.
         args: for the profiler.
     """
     integer(level, "Pcontrol: level")

@@ -88,7 +88,7 @@ class File(Access):
 
         Raises:
             InvalidCommError: the communicator is null, or an intercommunicator.
-            FileError: the file cannot be opened, or the modes differ or contradict themselves.
+            FileError: the file cannot be opened, or the modes differ between processes or contradict themselves.
             TypeError: an argument is of a wrong type.
             BlockingCallError: an event loop is running in this thread.
         """
@@ -168,7 +168,7 @@ class File(Access):
             disp: bytes before the first file type.
             etype: elementary type, in which offsets count; of the same extent in all processes.
             filetype: file type, which is repeated from `disp` on and made of elementary types; by default `etype`.
-            datarep: "native", "internal", which is the same, or "external32"; the same in all processes.
+            datarep: "native", "internal" (which means the same), or "external32"; the same in all processes.
             info: see `Open`.
 
         Raises:

@@ -19,7 +19,8 @@ T = TypeVar("T")
 class Handle(CommunicatorHandle, NumberedByHandle):
     """A handle of a communicator.
 
-    It has no `__getattr__`, with which every lookup of an attribute or a method takes three times as long or more.
+    It has no `__getattr__`, because every lookup of an attribute or a method would then take three times as long or
+    more.
 
     Args:
         comm: to be another handle of; None for a null handle.
@@ -58,7 +59,7 @@ class Handle(CommunicatorHandle, NumberedByHandle):
 
     @classmethod
     def _named(cls, predefined: str) -> Self:
-        """Return a predefined communicator by its name in the runtime, from which it gets its core on first use."""
+        """Return a predefined communicator by its name in the runtime; its first use gets the core from the runtime."""
         handle = super().__new__(cls)
         handle._predefined = predefined
         return handle
@@ -76,7 +77,8 @@ class Handle(CommunicatorHandle, NumberedByHandle):
     def _entered(self, call: str) -> Communicator:
         """Return the communicator for a call that blocks: `_admitted` and `check_running_loop` in one step.
 
-        The shortest calls look for a loop themselves, and come here only if there is one: the core looks at the thread.
+        The shortest calls look for a loop themselves, and call this method only if there is one. The core checks the
+        thread.
 
         Args:
             call: the same call in the asyncio face, such as "Bcast(buf, root)".

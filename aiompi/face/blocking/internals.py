@@ -63,7 +63,7 @@ def _handleof(arg: Opaque | Status) -> int:
 
 
 def _set_abort_status(status: int) -> None:
-    """Do nothing: a process that ends with an exception or a status ends the job anyway.
+    """Do nothing: in any case, a process that ends with an exception or a status ends the job.
 
     Args:
         status: of the process.

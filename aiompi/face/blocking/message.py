@@ -42,7 +42,7 @@ class _Taken:
 
 
 class Message(Reference[_Taken]):
-    """A message that no other receive can get; once it has been received it is MESSAGE_NULL, and false.
+    """A message that no other receive can get. The handle is MESSAGE_NULL, and false, after the message is received.
 
     Args:
         message: to be another handle of; None for a null handle.
@@ -74,7 +74,7 @@ class Message(Reference[_Taken]):
         return core.conversion.to_receive(buf)
 
     def _receive(self, memory: Place | None, status: Status | None) -> Any:
-        """Receive the message; if a signal handler raises meanwhile, it can be received again."""
+        """Receive the message; if a signal handler raises meanwhile, the message can be received again."""
         receive = self._start(memory, status)
         del memory  # an error keeps this frame
         wait(receive)
@@ -128,7 +128,7 @@ class Message(Reference[_Taken]):
     def Iprobe(
         cls, comm: Probes, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> Message | None:
-        """Take the message that a receive would get now, None if there is none (MPI_Improbe, MPI-3).
+        """Take the message that a receive would match now, or return None (MPI_Improbe, MPI-3).
 
         Args:
             comm: a communicator.

@@ -35,7 +35,7 @@ from aiompi.objects import Codec
 from aiompi.settings import BLOCK, THREAD_LEVELS, rc
 from aiompi.settings import load as load_settings
 
-#: packages whose frames are between a call of the program and what it calls here
+#: packages whose frames may stand between a call of the program and the library
 _BELOW_PROGRAM: Final = frozenset({"aiompi", "mpi4py", "importlib"})
 
 
@@ -56,7 +56,7 @@ class Process:
         driver: waits for operations, and knows the thread that may make calls; set by `start`.
         codec: makes and reads the messages of objects; set by `start`.
         lenient: True for programs of mpi4py; see `Engine.lenient` and the setting `running_loop`.
-        blocks_loop: True once a call has been allowed to block a running event loop, with a warning.
+        blocks_loop: True once a call was allowed, with a warning, to block a running event loop.
         on_finalize: called before communication ends; set by the communicators of this face.
     """
 
@@ -81,7 +81,7 @@ class Process:
 
     @property
     def runtime(self) -> Runtime:
-        """The rank; unless a session has begun, the World Model begins when it is first asked for."""
+        """The rank; the first access begins the World Model, unless a session has begun."""
         if self._runtime is None:
             self.start()
         assert self._runtime is not None
@@ -103,7 +103,7 @@ class Process:
         """Join the job, unless this process is a rank. It may join again after it has left.
 
         Args:
-            level: least thread level that the program needs; more if the settings say so.
+            level: least thread level that the program needs; the settings may ask for a higher one.
 
         Returns:
             The rank.
@@ -213,7 +213,7 @@ class Process:
         """Leave the job, when all ranks do (MPI_Finalize, section 7.5).
 
         Raises:
-            LocalProtocolError: it was called before, or in another thread than the one that has initialised.
+            LocalProtocolError: finalize was called before, or this is not the thread that has initialised.
         """
         check_running_loop("MPI_Finalize", "async with aiompi.init() as world")
         if self._world_ended:
@@ -266,7 +266,7 @@ class Process:
             self.abort(1, f"rank {runtime.engine.rank} {failure(error)}")
 
     def _stalled(self, error: BaseException) -> None:
-        """End the job because the progress thread has failed, without which all others would wait forever."""
+        """End the job because the progress thread has failed: without it all other threads would wait forever."""
         self._failed(type(error), error, error.__traceback__)
         if self._runtime is not None:
             self._runtime.on_end(1)

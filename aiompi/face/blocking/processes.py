@@ -43,7 +43,7 @@ class Meeting(Handle):
         return made
 
     def Connect(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> Intercomm:
-        """Connect to a group that accepts at a port, also of another job (MPI_Comm_connect, MPI-2).
+        """Connect to a group that accepts at a port, in this or another job (MPI_Comm_connect, MPI-2).
 
         Args:
             port_name: the name; counts only at the root.
@@ -78,13 +78,13 @@ class Meeting(Handle):
             command: executable, or a Python program `*.py`. This and the following arguments count only at the root.
             args: its arguments.
             maxprocs: number of processes.
-            info: `wdir` is the working directory, `path` where the command is looked for, `env` has lines NAME=VALUE,
-                `host` has names of machines, as `a,b` or `a:2,b:1`.
+            info: `wdir` is the working directory, `path` the directories in which the command is looked for, `env` has
+                lines NAME=VALUE, `host` has names of machines, as `a,b` or `a:2,b:1`.
             root: rank of the process that starts them.
             errcodes: list that gets SUCCESS for each process.
 
         Returns:
-            The communicator with them, which they have by `Get_parent`.
+            The communicator with the new processes, which get it from `Get_parent`.
 
         Raises:
             InvalidRootError: there is no such rank.
@@ -122,7 +122,7 @@ class Meeting(Handle):
             errcodes: list that gets a list of SUCCESS for each program.
 
         Returns:
-            The communicator with them, which they have by `Get_parent`.
+            The communicator with the new processes, which get it from `Get_parent`.
 
         Raises:
             InvalidRootError: there is no such rank.
@@ -140,8 +140,8 @@ class Meeting(Handle):
 def Open_port(info: Info = INFO_NULL) -> str:
     """Open a port, at which `Accept` waits for processes of any job (MPI_Open_port, MPI-2).
 
-    The name of the port contains a key, as a password does: any process that knows it can connect. Processes on
-    other machines can connect if AIOMPI_BIND is an address that they reach.
+    The name of the port contains a key, like a password: any process that knows the name can connect. Processes on
+    other machines can connect if they can reach the address in AIOMPI_BIND.
 
     Args:
         info: ignored.

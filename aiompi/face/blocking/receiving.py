@@ -53,7 +53,7 @@ class Receives(Handle):
             tag: 0..TAG_UB or ANY_TAG.
 
         Returns:
-            A request whose result is the object, None from PROC_NULL.
+            A request whose result is the object; None from PROC_NULL.
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
@@ -76,7 +76,7 @@ class Receives(Handle):
             status: filled with the envelope of the message.
 
         Returns:
-            The object, None from PROC_NULL.
+            The object; None from PROC_NULL.
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
@@ -213,7 +213,7 @@ class Receives(Handle):
                 must not be changed before the send is complete.
             dest: rank, or PROC_NULL.
             sendtag: 0..TAG_UB.
-            recvbuf: a writable buffer specification, at least as long as the message; it must not overlap `sendbuf`.
+            recvbuf: a writable buffer specification, at least as long as the message, which must not overlap `sendbuf`.
             source: rank, ANY_SOURCE or PROC_NULL.
             recvtag: 0..TAG_UB or ANY_TAG.
             status: filled with the envelope of the received message.
@@ -252,7 +252,7 @@ class Receives(Handle):
                 must not be changed before the send is complete.
             dest: rank, or PROC_NULL.
             sendtag: 0..TAG_UB.
-            recvbuf: a writable buffer specification, at least as long as the message; it must not overlap `sendbuf`.
+            recvbuf: a writable buffer specification, at least as long as the message, which must not overlap `sendbuf`.
             source: rank, ANY_SOURCE or PROC_NULL.
             recvtag: 0..TAG_UB or ANY_TAG.
 
@@ -282,8 +282,8 @@ class Receives(Handle):
         """Send the content of a buffer, and receive into the same buffer (section 3.10).
 
         Args:
-            buf: a writable buffer specification, which is sent and then receives; at least as long as the received
-                message.
+            buf: a writable buffer specification, at least as long as the received message; its content is sent and then
+                replaced.
             dest: rank, or PROC_NULL.
             sendtag: 0..TAG_UB.
             source: rank, ANY_SOURCE or PROC_NULL.
@@ -311,8 +311,8 @@ class Receives(Handle):
         """Start a `Sendrecv_replace` (MPI_Isendrecv_replace, MPI-4).
 
         Args:
-            buf: a writable buffer specification, which is sent and then receives; at least as long as the received
-                message.
+            buf: a writable buffer specification, at least as long as the received message; its content is sent and then
+                replaced.
             dest: rank, or PROC_NULL.
             sendtag: 0..TAG_UB.
             source: rank, ANY_SOURCE or PROC_NULL.
@@ -471,7 +471,7 @@ def _begun(
     recvtag: int,
     status: Status | None = None,
 ) -> tuple[engine.Receive, Callable[[], EngineRequest[None]]]:
-    """Start a receive, and return it with a function that starts the send; no frame keeps the buffers then."""
+    """Start a receive; return it, and a function that starts the send, so that no frame keeps the buffers."""
     receive = core.irecv(target, source, recvtag, None, status)
     return receive, functools.partial(core.send, (memory,), len(memory), dest, sendtag)
 

@@ -15,7 +15,7 @@ from aiompi.face.blocking.requests import Request, T
 
 
 class Prequest(Request[T]):
-    """A persistent request (section 3.9): inactive until it is started, and again once it has been completed."""
+    """A persistent request (section 3.9): inactive until it is started, and again after its completion."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ class Prequest(Request[T]):
         """Start the operation (MPI_Start, section 3.9).
 
         Raises:
-            InvalidRequestError: it is null, or active: started, and not completed by a Wait or Test.
+            InvalidRequestError: the request is null, or active: started, and not completed by a Wait or Test.
         """
         if self._core is None or self._core.started:
             state = "MPI_REQUEST_NULL" if self._core is None else "active: complete it by Wait or Test first"
@@ -92,7 +92,7 @@ class Prequest(Request[T]):
 
         Raises:
             InvalidRequestError: the request is not of a partitioned send, or has not been started.
-            InvalidArgumentError: there is no such partition, or one is ready already; none is sent.
+            InvalidArgumentError: there is no such partition, or one of the partitions is ready already; none is sent.
         """
         low, high = integer(partition_low, "Pready_range: low"), integer(partition_high, "Pready_range: high")
         self._sending("Pready_range").ready(*range(low, high + 1))
@@ -105,7 +105,8 @@ class Prequest(Request[T]):
 
         Raises:
             InvalidRequestError: the request is not of a partitioned send, or has not been started.
-            InvalidArgumentError: there is no such partition, or one is ready already or listed twice; none is sent.
+            InvalidArgumentError: there is no such partition, or one is ready already or listed twice; no partition is
+                sent.
         """
         self._sending("Pready_list").ready(*several(partitions, "partitions", "numbers"))
 
@@ -146,7 +147,7 @@ class Prequest(Request[T]):
 
 
 class Grequest(Request[Any]):
-    """An operation of the program, which is waited for and tested together with those of MPI."""
+    """An operation of the program, which the program waits for and tests together with operations of MPI."""
 
     __slots__ = ()
 

@@ -206,7 +206,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Mark the operation for cancellation (MPI_Cancel, section 3.8); the request must still be completed.
 
         Raises:
-            InvalidRequestError: it is null or inactive, or of a send and a receive together (`Isendrecv`).
+            InvalidRequestError: the request is null or inactive, or is a send and a receive together (`Isendrecv`).
         """
         operation = self._active
         if operation is None:
@@ -247,15 +247,15 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Wait until all requests are complete, or one has failed (MPI_Waitall, section 3.7.5).
 
         Args:
-            requests: become null; those that are pending when another one fails stay as they are.
+            requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             True.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
-                complete.
+            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
+                request that is not complete.
         """
         wait_for_all(requests, cls)
         if statuses is not None or not take_all(requests, cls):
@@ -267,15 +267,15 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Wait until all requests are complete, or one has failed; see `Waitall` (MPI_Waitall, section 3.7.5).
 
         Args:
-            requests: become null; those that are pending when another one fails stay as they are.
+            requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             What each of them received, in the order of the requests.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
-                complete.
+            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
+                request that is not complete.
         """
         wait_for_all(requests, cls)
         return complete_all(requests, statuses)
@@ -285,15 +285,15 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Complete all requests if `Waitall` would return at once (MPI_Testall, section 3.7.5).
 
         Args:
-            requests: become null; those that are pending when another one fails stay as they are.
+            requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
-            True if all were complete or one has failed; otherwise False, and no request is changed.
+            True if all requests were complete or one has failed; otherwise False, and no request is changed.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
-                complete.
+            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
+                request that is not complete.
         """
         return cls.testall(requests, statuses)[0]
 
@@ -304,15 +304,15 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Complete all requests if they are complete; see `Testall` (MPI_Testall, section 3.7.5).
 
         Args:
-            requests: become null; those that are pending when another one fails stay as they are.
+            requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             (True, what each of them received), or (False, None).
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
-                complete.
+            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
+                request that is not complete.
         """
         check(requests)
         if not all(progress(request) for request in requests) and not any(map(has_failed, requests)):
@@ -360,9 +360,9 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
             status: filled with the envelope of a received message; the empty status for a null request.
 
         Returns:
-            (index, True) if one is complete, (UNDEFINED, True) if none is active, otherwise (UNDEFINED, False). The
-            text of MPI-1.1 prints False for none that is active. True is what later versions of the standard say, and
-            other implementations return.
+            (index, True) if a request is complete, (UNDEFINED, True) if no request is active, otherwise (UNDEFINED,
+            False). The text of MPI-1.1 prints False for none that is active. True is what later versions of the
+            standard say, and other implementations return.
 
         Raises:
             MPIError: the operation failed.
@@ -399,15 +399,15 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Wait until at least one request is complete (MPI_Waitsome, section 3.7.5); see `Waitall`.
 
         Args:
-            requests: become null; those that are pending when another one fails stay as they are.
+            requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             The indices of all requests that are complete; None if none is active.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
-                complete.
+            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
+                request that is not complete.
         """
         return cls.waitsome(requests, statuses)[0]
 
@@ -418,15 +418,15 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Wait until at least one request is complete; see `Waitsome` (MPI_Waitsome, section 3.7.5).
 
         Args:
-            requests: become null; those that are pending when another one fails stay as they are.
+            requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             The indices of `Waitsome`, and what these requests received.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
-                complete.
+            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
+                request that is not complete.
         """
         wait_for_one(requests)
         return complete_some(requests, statuses)
@@ -436,15 +436,15 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Complete all requests that are complete (MPI_Testsome, section 3.7.5); see `Waitall`.
 
         Args:
-            requests: become null; those that are pending when another one fails stay as they are.
+            requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             Their indices, which may be none; None if no request is active.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
-                complete.
+            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
+                request that is not complete.
         """
         return cls.testsome(requests, statuses)[0]
 
@@ -455,15 +455,15 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Complete all requests that are complete; see `Testsome` (MPI_Testsome, section 3.7.5).
 
         Args:
-            requests: become null; those that are pending when another one fails stay as they are.
+            requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             The indices of `Testsome`, and what these requests received.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
-                complete.
+            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
+                request that is not complete.
         """
         if check(requests):
             poll()
@@ -480,9 +480,9 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
             status: filled with the envelope of a received message; the empty status for a null request.
 
         Returns:
-            (index, True) if one is complete, (UNDEFINED, True) if none is active, otherwise (UNDEFINED, False). The
-            text of MPI-1.1 prints False for none that is active. True is what later versions of the standard say, and
-            other implementations return.
+            (index, True) if a request is complete, (UNDEFINED, True) if no request is active, otherwise (UNDEFINED,
+            False). The text of MPI-1.1 prints False for none that is active. True is what later versions of the
+            standard say, and other implementations return.
 
         Raises:
             MPIError: the operation failed.
@@ -500,15 +500,15 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Do what `Testall` does, but leave the requests as they are (MPI_Request_get_status_all).
 
         Args:
-            requests: become null; those that are pending when another one fails stay as they are.
+            requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
-            True if all were complete or one has failed; otherwise False, and no request is changed.
+            True if all requests were complete or one has failed; otherwise False, and no request is changed.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
-                complete.
+            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
+                request that is not complete.
         """
         look(requests)
         if not all(map(is_done, requests)):
@@ -523,15 +523,15 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Do what `Testsome` does, but leave the requests as they are (MPI_Request_get_status_some).
 
         Args:
-            requests: become null; those that are pending when another one fails stay as they are.
+            requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             Their indices, which may be none; None if no request is active.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, ERR_PENDING if that is not
-                complete.
+            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
+                request that is not complete.
         """
         if not look(requests)[1]:
             return None

@@ -51,7 +51,7 @@ class ObjectSends(Handle):
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start to send an object, buffered mode (sections 3.4 and 3.6).
 
-        The send is complete when the message is in the attached buffer: at once, unless it has many items.
+        The send is complete when the message is in the attached buffer, which is at once unless it has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -140,7 +140,7 @@ class ObjectSends(Handle):
     def bsend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, buffered mode (sections 3.4 and 3.6).
 
-        The send is complete when the message is in the attached buffer: at once, unless it has many items.
+        The send is complete when the message is in the attached buffer, which is at once unless it has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -448,7 +448,7 @@ class BufferSends(Handle):
         return Prequest._denote(core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.SYNCHRONOUS))
 
     def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> Prequest[None]:
-        """Bind the arguments of `Irsend`; each start needs the matching receive to be posted (section 3.9).
+        """Bind the arguments of `Irsend`; the matching receive must be posted before each start (section 3.9).
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it

@@ -1,4 +1,4 @@
-"""`MPI.pickle`, with which programs of mpi4py serialise objects, and choose how messages are serialised."""
+"""`MPI.pickle`, by which programs of mpi4py serialise objects, and choose how messages are serialised."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ class Pickle:
     """A way to make bytes of objects, and objects of bytes.
 
     Args:
-        dumps: called with the object, and the protocol if there is one; pickle.dumps by default.
+        dumps: called with the object, and with the protocol if there is one; pickle.dumps by default.
         loads: called with the bytes; pickle.loads by default, which then reads the messages of `Comm.send` as well.
-        protocol: of pickle; None: the highest, or none for a function of the program. Negative: the highest.
+        protocol: protocol for `dumps`. None means the highest one for pickle.dumps, and no argument for another
+            function. Negative: the highest.
         threshold: bytes from which `dumps_oob` leaves buffers out; None: 256 KiB.
     """
 
@@ -44,7 +45,7 @@ class Pickle:
 
     @property
     def PROTOCOL(self) -> int | None:
-        """Protocol that the function which makes bytes is called with; None for one of the program without any."""
+        """Protocol with which the function that makes bytes is called; None for a program's function without one."""
         return self._protocol
 
     @PROTOCOL.setter

@@ -37,7 +37,7 @@ class Session(SessionCalls):
         """Open a session (MPI_Session_init). The first call of a process joins its job, when all its ranks do.
 
         A process may open any number of sessions, at once or one after the other, before and beside the World Model.
-        After Finalize it may do so while a session is open that was opened before.
+        After Finalize a process may open sessions as long as a session is open that was opened before Finalize.
 
         Args:
             info: hints. "thread_level" is "MPI_THREAD_MULTIPLE" or another level, as for `Init_thread`; it counts if

@@ -62,7 +62,7 @@ class Win(WindowCalls):
 
     @staticmethod
     def _operate(request: EngineRequest[None]) -> None:
-        """Leave an operation to the end of the epoch, unless it has failed already."""
+        """Leave an operation to the end of the epoch, unless the operation has failed already."""
         if request.done():
             request.result()
 
@@ -182,10 +182,10 @@ class Win(WindowCalls):
         It is complete at the end of the epoch, or after a flush.
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -199,13 +199,13 @@ class Win(WindowCalls):
         """Start `Put` with a request (MPI_Rput, section 12.3.5).
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
 
         Returns:
-            A request that is complete when the buffers may be used again, and results are there.
+            A request that is complete when the buffers may be used again and the results are there.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -220,10 +220,10 @@ class Win(WindowCalls):
         It is complete at the end of the epoch, or after a flush.
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -237,13 +237,13 @@ class Win(WindowCalls):
         """Start `Get` with a request (MPI_Rget, section 12.3.5).
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
 
         Returns:
-            A request that is complete when the buffers may be used again, and results are there.
+            A request that is complete when the buffers may be used again and the results are there.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -253,15 +253,15 @@ class Win(WindowCalls):
         return Request._denote(self._get(origin, target_rank, target))
 
     def Accumulate(self, origin: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM) -> None:
-        """Combine elements with those in the memory of another rank, each as one (MPI_Accumulate, section 12.3.4).
+        """Combine elements with elements in another rank's memory, each atomically (MPI_Accumulate, section 12.3.4).
 
         It is complete at the end of the epoch, or after a flush.
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
         Raises:
@@ -276,14 +276,14 @@ class Win(WindowCalls):
         """Start `Accumulate` with a request (MPI_Raccumulate, section 12.3.5).
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
         Returns:
-            A request that is complete when the buffers may be used again, and results are there.
+            A request that is complete when the buffers may be used again and the results are there.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -300,11 +300,12 @@ class Win(WindowCalls):
         It is complete at the end of the epoch, or after a flush.
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
-            result: a buffer specification of as many elements, which gets those of the target as they were.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
+            result: a buffer specification of the same number of elements, which gets the target's elements as they
+                were.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
         Raises:
@@ -321,15 +322,16 @@ class Win(WindowCalls):
         """Start `Get_accumulate` with a request (MPI_Rget_accumulate, section 12.3.5).
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
-            result: a buffer specification of as many elements, which gets those of the target as they were.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
+            result: a buffer specification of the same number of elements, which gets the target's elements as they
+                were.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
         Returns:
-            A request that is complete when the buffers may be used again, and results are there.
+            A request that is complete when the buffers may be used again and the results are there.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -341,13 +343,14 @@ class Win(WindowCalls):
     def Fetch_and_op(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0, op: Op = SUM
     ) -> None:
-        """Combine one element with one of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
+        """Combine an element with one of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
 
         It is complete at the end of the epoch, or after a flush.
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
-            result: a buffer specification of as many elements, which gets those of the target as they were.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
+            result: a buffer specification of the same number of elements, which gets the target's elements as they
+                were.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target_disp: displacement in units of the target.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
@@ -363,14 +366,15 @@ class Win(WindowCalls):
     def Compare_and_swap(
         self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0
     ) -> None:
-        """Set one element of another rank if it is as expected, and fetch it as it was (MPI_Compare_and_swap).
+        """Set an element of another rank if it equals `compare`, and fetch it as it was (MPI_Compare_and_swap).
 
         It is complete at the end of the epoch, or after a flush.
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             compare: one element: the value that is expected.
-            result: a buffer specification of as many elements, which gets those of the target as they were.
+            result: a buffer specification of the same number of elements, which gets the target's elements as they
+                were.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target_disp: displacement in units of the target.
 
@@ -388,12 +392,13 @@ class Win(WindowCalls):
         """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
 
         Args:
-            assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after; the latter
-                ends the epoch. MODE_NOSTORE and MODE_NOPUT are ignored.
+            assertion: MODE_NOPRECEDE if no accesses of this rank come before the fence, MODE_NOSUCCEED if none come
+                after it, so that the epoch ends. MODE_NOSTORE and MODE_NOPUT are ignored.
 
         Raises:
             WindowError: an epoch of another kind is open.
-            WindowError: the assertion is wrong; once all ranks have come if accesses came before MODE_NOPRECEDE.
+            WindowError: the assertion is wrong; raised when all ranks have come, if accesses came before
+                MODE_NOPRECEDE.
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Fence(assertion)")
@@ -404,8 +409,8 @@ class Win(WindowCalls):
 
         Args:
             group: processes of the window.
-            assertion: MODE_NOCHECK if each of them calls `Start` with it, and later; MODE_NOSTORE and MODE_NOPUT are
-                ignored.
+            assertion: MODE_NOCHECK if each of the processes calls `Start` with MODE_NOCHECK after this call;
+                MODE_NOSTORE and MODE_NOPUT are ignored.
 
         Raises:
             WindowError: the epoch of the last `Post` is still open, or `Post` does not take the assertion.
@@ -451,7 +456,7 @@ class Win(WindowCalls):
         return epochs.test()
 
     def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> None:
-        """Take the lock of a rank, whose memory this one may then access (MPI_Win_lock, section 12.5.3).
+        """Take the lock of a rank; this rank may then access the memory of that rank (MPI_Win_lock, section 12.5.3).
 
         Args:
             rank: rank.
@@ -467,7 +472,7 @@ class Win(WindowCalls):
         self._finish(self._usable("Lock").epochs.locks.lock(rank, lock_type, assertion))
 
     def Unlock(self, rank: int) -> None:
-        """Complete the accesses to the memory of a rank, and give its lock back (MPI_Win_unlock).
+        """Complete the accesses to the memory of a rank, and release its lock (MPI_Win_unlock).
 
         Args:
             rank: rank.

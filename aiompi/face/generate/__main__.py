@@ -4,16 +4,16 @@
     python -m aiompi.face.generate --check    # exits with 1 if one of them is not up to date
 
 A collective of the asyncio face such as `Bcast` is the source of up to five forms (`collectives`): `Ibcast` and
-`Bcast_init` of the same face, and `Bcast`, `Ibcast` and `Bcast_init` of the blocking one. A form has the signature of
-its source, its docstring with the changes that the form needs, and one call.
+`Bcast_init` of the asyncio face, and `Bcast`, `Ibcast` and `Bcast_init` of the blocking face. A form has the signature
+of its source, its docstring with the changes that the form needs, and one call.
 
-Other modules of the asyncio face get their other forms, such as `isend`, `ssend` and `Send_init` (`started`):
-`native/sending.py` has what `generate/native/sending.py` says by hand, and these.
+Other modules of the asyncio face get further forms of their calls, such as `isend`, `ssend` and `Send_init`
+(`started`): `native/sending.py` has the code of `generate/native/sending.py`, written by hand, and these forms.
 
-Other modules of the blocking face are twins (`twins`) of those of the asyncio face: `blocking/file.py` has the methods
-of `native/file.py`, and what `generate/blocking/file.py` says by hand.
+Other modules of the blocking face are twins (`twins`) of modules of the asyncio face: `blocking/file.py` has the
+methods of `native/file.py`, and the code of `generate/blocking/file.py`, written by hand.
 
-The files are committed, so that editors and type checkers read them as any other file; ruff formats them.
+The files are committed, so that editors and type checkers read them like any other file; ruff formats them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forms of the collectives and of the constructors: how each follows from a method of the asyncio face."""
+"""Forms of the collectives and of the constructors: how each form follows from a method of the asyncio face."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from .docstring import BLOCKED, Doc, section, waiting
 from .files import read
 
-#: calls whose blocking form is written by hand: as in mpi4py, it takes one None in place of a sequence of None
+#: calls whose blocking form is written by hand: as in mpi4py, one None may stand for a sequence of None
 BY_HAND: Final = {"scatter", "alltoall", "neighbor_alltoall"}
 
 _STANDARD: Final = re.compile(r" \(((?:[^()]*, )?(?:MPI[_-]|section)[^()]*)\)")

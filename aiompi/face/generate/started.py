@@ -1,9 +1,9 @@
 """Modules of the asyncio face in which the generator writes further forms of a call: `isend`, `ssend`, `Send_init`.
 
-`generate/native` has such a module as it is, but for these forms: `def ibsend(self): ...` follows from `bsend`, which
-is awaited. A form has the signature and the docstring of its source, with the changes that follow; an i-form has its
-body without `AwaitableCall`. `generate/native` gives the differences of a form: arguments, the first sentence, entries
-of the docstring, the body.
+`generate/native` has such a module without these forms: `def ibsend(self): ...` there means that `ibsend` follows from
+`bsend`, which is awaited. A form has the signature and the docstring of its source, with the changes that follow; an
+i-form has the body of its source without `AwaitableCall`. `generate/native` gives the differences of a form: arguments,
+the first sentence, entries of the docstring, the body.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KEPT: Final = "A request, which can be awaited any number of times."
 
 
 class Form(Call):
-    """A form of a method that is awaited, with the differences that are written by hand."""
+    """A form of an awaited method, with the differences that are written by hand."""
 
     @staticmethod
     def source(name: str) -> str:

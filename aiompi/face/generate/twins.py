@@ -1,8 +1,9 @@
 """Twins: modules of the blocking face that follow from the module of the same name of the asyncio face.
 
-`generate/blocking` has, for each, the parts that are by hand: imports, bases, private methods, and public methods that
-the asyncio face does not have. A class gets the public methods of the class of the same name of the asyncio face. They
-have its signatures and docstrings, with the changes that follow, and a body by these rules:
+For each twin, `generate/blocking` has the parts that are written by hand: imports, bases, private methods, and public
+methods that the asyncio face does not have. A class gets the public methods of the class of the same name of the
+asyncio face. They have the signatures and docstrings of that class, with the changes that follow, and a body by these
+rules:
 
     AwaitableCall[T]         the call waits and returns T: `return AwaitableCall(x)` is `return self._finish(x)`, and
                              where `x` is `self._made(...)`, `made: T = self._finish(x)` and `return made`
@@ -13,9 +14,9 @@ have its signatures and docstrings, with the changes that follow, and a body by 
     anything else            as it is
 
 A method of the parts may have the name of a method of the asyncio face. Then it gives the body; `...` stands for the
-body by the rules. It may also give the types of its arguments, entries of the docstring (`...` stands for the first
-sentence), and the result. A method of the parts whose first sentence is "Start `Put` ..." follows from `Put` in the
-same way. A function follows from the method of the same name. Coroutines and properties are left to the parts.
+body by the rules. It may also give the types of its arguments, entries of its docstring (`...` stands for the first
+sentence), and its result type. A method of the parts whose first sentence is "Start `Put` ..." follows from `Put` in
+the same way. A function follows from the method of the same name. Coroutines and properties are left to the parts.
 """
 
 from __future__ import annotations

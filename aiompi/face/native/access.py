@@ -15,9 +15,9 @@ class Access(FileCalls):
     """Reads and writes of a file; each starts at once.
 
     Offsets and positions count elementary types of the view. The result is the Status, whose `Get_count` tells how much
-    was read or written: less was read only at the end of the file. Errors of arguments are raised by the call itself,
-    errors of the file, and all errors of collective accesses, by the await. An access that is not collective ends
-    between two pieces when its await is cancelled; the bytes before are written.
+    was read or written; fewer bytes are read only at the end of the file. The call itself raises errors of arguments.
+    The await raises errors of the file, and all errors of collective accesses. When its await is cancelled, an access
+    that is not collective ends between two pieces; the bytes before that are written.
     """
 
     __slots__ = ()

@@ -11,7 +11,7 @@ from aiompi.face.native.handle import Handle
 
 
 class Agreement(Handle):
-    """The calls of all members of a communicator that have not failed; it may be revoked."""
+    """The calls that all living members of a communicator make, even of a revoked one."""
 
     __slots__ = ()
 
@@ -25,8 +25,8 @@ class Agreement(Handle):
             The request; its result is the bitwise AND of the flags, the same at all members.
 
         Raises:
-            ProcessFailedError: awaiting it: a member has failed, and not all others had acknowledged that by
-                `Ack_failed`. All of them raise it. Its attribute `flag` has the result.
+            ProcessFailedError: awaiting it: a member has failed, and not all other members had acknowledged the failure
+                by `Ack_failed`. All of them raise it. Its attribute `flag` has the result.
         """
         return AwaitableCall(recovery.agree(self._admitted, flag), "Agree", self._core)
 

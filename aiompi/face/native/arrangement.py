@@ -1,4 +1,4 @@
-"""Constructors of the asyncio face that an intracommunicator alone has (chapters 5 and 6)."""
+"""Constructors of the asyncio face that only an intracommunicator has (chapters 5 and 6)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Arrangement(Handle):
     __slots__ = ()
 
     def Create_group(self, group: Group, tag: int = 0) -> AwaitableCall[Intracomm]:
-        """Make a communicator of some members of this one; only these make the call (MPI_Comm_create_group, MPI-3).
+        """Make a communicator of some members of this one, which alone make the call (MPI_Comm_create_group, MPI-3).
 
         Args:
             group: the same in all processes of it.
@@ -65,7 +65,7 @@ class Arrangement(Handle):
     def Create_cart(
         self, dims: Sequence[int], periods: Sequence[bool] | bool | None = None, reorder: bool = False
     ) -> AwaitableCall[Cartcomm]:
-        """Arrange its processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid.
+        """Arrange the processes in a grid (MPI_Cart_create, section 6.5.1); null for processes outside the grid.
 
         Args:
             dims: number of processes along each dimension.
@@ -73,7 +73,7 @@ class Arrangement(Handle):
             reorder: ignored: ranks stay as they are.
 
         Returns:
-            A request whose result is the new communicator, a null one in a process outside the grid.
+            A request whose result is the new communicator, or a null one in a process outside the grid.
 
         Raises:
             InvalidDimsError: the grid has more places than there are processes, or a dimension is wrong.
@@ -94,7 +94,7 @@ class Arrangement(Handle):
             reorder: ignored: ranks stay as they are.
 
         Returns:
-            A request whose result is the new communicator, a null one in a process that is no node.
+            A request whose result is the new communicator, or a null one in a process that is no node.
 
         Raises:
             InvalidArgumentError: the graph is no graph of processes of this communicator.

@@ -55,9 +55,9 @@ class Comm(
 ):
     """A communicator of the native face (chapter 5); COMM_NULL when it is made without arguments.
 
-    Ranks are those of its group, tags are 0..TAG_UB. Errors of arguments are raised by the call itself, errors of
-    the communication by the await; both are `aiompi.MPIError`s. The constructors of communicators are collective;
-    the result of their requests is the new communicator, a null one in a process that is not in it.
+    Ranks are those of its group, tags are 0..TAG_UB. The call itself raises errors of arguments, the await raises
+    errors of the communication; both are `aiompi.MPIError`s. The constructors of communicators are collective; the
+    result of their requests is the new communicator, or a null one in a process outside of it.
     """
 
     __slots__ = ("_codec", "_core", "_runtime")
@@ -84,7 +84,7 @@ class Comm(
     # Constructors (section 5.4.2).
 
     def Dup(self: C, info: Info | None = None) -> AwaitableCall[C]:
-        """Duplicate it, with its attributes, hints and topology, in a context of its own (MPI_Comm_dup).
+        """Duplicate the communicator, with its attributes, hints and topology, in a new context (MPI_Comm_dup).
 
         Args:
             info: hints for the duplicate instead of those of this communicator.
@@ -145,11 +145,12 @@ class Comm(
         """Make a communicator of some of its processes (MPI_Comm_create).
 
         Args:
-            group: the same in all its processes; others may give one of their own, or an empty one. On an
-                intercommunicator, the processes of the own side that take part, the same on all of that side.
+            group: the same in all processes of the group; other processes may give a group of their own, or an empty
+                one. On an intercommunicator, the group has the processes of the own side that take part, and is the
+                same on that whole side.
 
         Returns:
-            A request whose result is the new communicator, a null one in a process that is not in it.
+            A request whose result is the new communicator, or a null one in a process outside of it.
 
         Raises:
             InvalidGroupError: the group has processes that are not in this communicator; awaiting it: a process of a
@@ -162,10 +163,11 @@ class Comm(
 
         Args:
             color: 0 or above; UNDEFINED to be in none.
-            key: ranks are in the order of the keys; equal keys keep the order of the ranks here.
+            key: the new ranks are in the order of the keys; equal keys keep the order of the ranks in this
+                communicator.
 
         Returns:
-            A request whose result is the new communicator, a null one in a process that gave UNDEFINED.
+            A request whose result is the new communicator, or a null one in a process that gave UNDEFINED.
 
         Raises:
             InvalidArgumentError: another negative colour.
@@ -179,18 +181,19 @@ class Comm(
         """Make communicators of processes that have something in common (MPI_Comm_split_type, MPI-3).
 
         Args:
-            split_type: COMM_TYPE_SHARED for processes of one machine; COMM_TYPE_HW_GUIDED and COMM_TYPE_RESOURCE_GUIDED
-                for those that are bound to one resource of a type, such as one package; COMM_TYPE_HW_UNGUIDED for the
-                largest type of resources that makes smaller groups; UNDEFINED to be in none.
-            key: ranks are in the order of the keys; equal keys keep the order of the ranks here.
-            info: of guided splits, with "mpi_hw_resource_type": "mpi_shared_memory", "node", "package", "numanode",
+            split_type: COMM_TYPE_SHARED for processes of one machine. COMM_TYPE_HW_GUIDED and COMM_TYPE_RESOURCE_GUIDED
+                for processes that are bound to one resource of a type, such as one package. COMM_TYPE_HW_UNGUIDED for
+                the largest type of resources that makes smaller groups. UNDEFINED to be in no new communicator.
+            key: the new ranks are in the order of the keys; equal keys keep the order of the ranks in this
+                communicator.
+            info: for guided splits: "mpi_hw_resource_type" is "mpi_shared_memory", "node", "package", "numanode",
                 "l1cache" to "l5cache", "core", "hwthread", or a name of hwloc such as "hwloc://NUMANode". Splits by
                 resource also take "mpi_pset_name", a process set of a session. Unguided ones set
                 "mpi_hw_resource_type".
 
         Returns:
-            A request whose result is the new communicator, a null one in a process that gave UNDEFINED, or
-            does not belong to exactly one such resource.
+            A request whose result is the new communicator, or a null one in a process that gave UNDEFINED, or does not
+            belong to exactly one such resource.
 
         Raises:
             InvalidArgumentError: another kind, or two types.
@@ -207,7 +210,8 @@ class Comm(
         Pending operations complete normally.
 
         Returns:
-            A request that is complete at once; between IMPI clients, when all its processes have called it.
+            A request that is complete at once; between IMPI clients, once all processes of the communicator have made
+            the call.
 
         Raises:
             InvalidCommError: it is null, or COMM_WORLD or COMM_SELF.
@@ -220,8 +224,8 @@ class Comm(
     def Disconnect(self) -> AwaitableCall[None]:
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2).
 
-        All its processes call it. Processes of other jobs that no other communicator connects are then independent of
-        this one.
+        All its processes call it. Processes of other jobs to which no other communicator leads are then independent of
+        this process.
         """
         core = self._admitted
         request = disconnect(self)
@@ -232,7 +236,7 @@ class Comm(
         return AwaitableCall(request, "Disconnect", core)
 
     def Join(self, fd: int) -> AwaitableCall[Intercomm]:
-        """Connect to the process at the other end of a socket, of this or another job (MPI_Comm_join, MPI-2).
+        """Connect to the process at the other end of a socket, in this or another job (MPI_Comm_join, MPI-2).
 
         Both processes call it; nothing else is sent over the socket meanwhile.
 
@@ -249,7 +253,8 @@ class Comm(
         """Return the communicator with the processes that have spawned this one (MPI_Comm_get_parent, MPI-2).
 
         Returns:
-            The communicator; a null one if a launcher has started this process, or if it was disconnected.
+            The communicator; a null one if a launcher has started this process, or if the communicator was
+            disconnected.
         """
         parent = self._runtime.parent if self else None
         return Intercomm() if parent is None or parent.freed else Intercomm(self._runtime, parent)
@@ -257,7 +262,8 @@ class Comm(
     def Abort(self, errorcode: int = 1) -> NoReturn:
         """End all ranks of the job (section 7.5).
 
-        A process that a launcher started ends here, with this exit status; one that has joined gets the exception.
+        A process that a launcher started ends here, with this exit status; a process that has joined gets the
+        exception.
 
         Args:
             errorcode: exit status of the job.
@@ -308,8 +314,8 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
         """Make a communicator of a group, without another communicator (MPI_Comm_create_from_group, MPI-4).
 
         Args:
-            group: of a session or a communicator, the same in all its members; they alone call this. A group of theirs
-                without members gives a null communicator.
+            group: group of a session or a communicator, the same in all its members; only the members make the call. A
+                group of theirs without members gives a null communicator.
             stringtag: distinguishes calls with the same group that are in progress at the same time.
             info: hints, which are kept and otherwise ignored.
             errhandler: error handler of the communicator.
@@ -337,7 +343,7 @@ class Cartcomm(Intracomm, NeighborhoodCollectives, CartesianInquiry):
             remain_dims: for each dimension whether it is kept.
 
         Returns:
-            A request whose result is the communicator of the grid that this process is in.
+            A request whose result is the communicator of the grid that contains this process.
 
         Raises:
             InvalidArgumentError: there is not one item for each dimension.
@@ -361,10 +367,10 @@ class Distgraphcomm(Intracomm, NeighborhoodCollectives, DistributedGraphInquiry)
 
 @public
 class Intercomm(Comm, Collectives):
-    """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
+    """A communicator of two groups: ranks in sends and receives are ranks of the remote group (section 5.6).
 
-    Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the others of its
-    group PROC_NULL, those of the remote group its rank.
+    Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the other ranks of its
+    group pass PROC_NULL, and the ranks of the remote group pass the root's rank.
     """
 
     __slots__ = ()
@@ -389,7 +395,7 @@ class Intercomm(Comm, Collectives):
         """Connect two groups, without another communicator (MPI_Intercomm_create_from_groups, MPI-4).
 
         Args:
-            local_group: group of this process, the same in all its members; the members of both groups call this.
+            local_group: group of this process, the same in all its members; all members of both groups make the call.
             local_leader: rank in it of the process that communicates with the other leader.
             remote_group: the other group; counts only at the leader.
             remote_leader: rank in it of the other leader; counts only at the leader.
@@ -422,7 +428,7 @@ class Intercomm(Comm, Collectives):
 
 
 async def _parted(disconnecting: Request[None], engine: Engine, parting: Request[None]) -> None:
-    """Wait for a disconnection, and for `parting` if this rank then knows no process of another job.
+    """Wait for a disconnection, and then for `parting` if this rank no longer knows a process of another job.
 
     Args:
         parting: the end of a rank that lives only for the ranks that it has spawned.
@@ -455,7 +461,7 @@ def _from_group(
     info: Info,
     errhandler: Errhandler | None,
 ) -> AwaitableCall[C]:
-    """Return the communicator of this face for what a constructor makes of a group."""
+    """Return the communicator of this face for the object that a constructor makes of a group."""
     session = instance(group, Group, f"{constructor.__name__}: group", "a Group").session
     if session is None:
         raise InvalidGroupError(f"{constructor.__name__}: this process is not in {group}, whose members alone call it")

@@ -27,8 +27,8 @@ class File(Access):
         async with aiompi.File.Open(comm, "data", MPI.MODE_CREATE | MPI.MODE_WRONLY) as file:
             await file.Write_at_all(comm.rank * len(block), block)
 
-    Calls that the standard makes collective are called by all processes of the file, and fail in all of them alike. An
-    exception that leaves the `async with` closes the file in this process, without the others.
+    All processes of the file make the calls that are collective in the standard, and such a call fails in all of them
+    alike. An exception that leaves the `async with` closes the file in this process, without the others.
     """
 
     __slots__ = ()
@@ -54,7 +54,8 @@ class File(Access):
 
         Raises:
             InvalidCommError: the communicator is null, or an intercommunicator.
-            FileError: awaiting it: the file cannot be opened, or the modes differ or contradict themselves.
+            FileError: awaiting it: the file cannot be opened, or the modes differ between processes or contradict
+                themselves.
             TypeError: awaiting it: an argument is of a wrong type.
         """
         admitted = instance(comm, Intracomm, "File.Open: comm", "an intracommunicator")._admitted
@@ -151,7 +152,7 @@ class File(Access):
             disp: bytes before the first file type.
             etype: elementary type, in which offsets count; of the same extent in all processes.
             filetype: file type, which is repeated from `disp` on and made of elementary types; by default `etype`.
-            datarep: "native", "internal", which is the same, or "external32"; the same in all processes.
+            datarep: "native", "internal" (which means the same), or "external32"; the same in all processes.
             info: see `Open`.
 
         Raises:

@@ -64,7 +64,7 @@ os.register_at_fork(after_in_child=_forked)
 
 @public
 class World(Intracomm, Ports, WorldTalking):
-    """COMM_WORLD of a rank, with which its part in the job begins and ends."""
+    """COMM_WORLD of a rank; its rank's part in the job begins and ends with it."""
 
     __slots__ = ()
 
@@ -82,7 +82,8 @@ class World(Intracomm, Ports, WorldTalking):
             A request whose result is True if all ranks have finalized, False if this rank has left without them.
 
         Cancelling:
-            Cancelling the await, as a time limit does, ends the wait only: this rank has said that it has ended.
+            Cancelling the await, as a time limit does, ends only the wait: the other ranks know that this rank has
+            ended.
 
         Example:
             if not await world.finalize(timeout=10):
@@ -92,7 +93,7 @@ class World(Intracomm, Ports, WorldTalking):
         return AwaitableCall(self._runtime.finalize(timeout), "finalize", self._core)
 
     def leave(self) -> AwaitableCall[None]:
-        """End communication of this rank alone, as when its service stops: complete once what it sent is delivered.
+        """End communication of this rank alone, as when its service stops; complete once its messages are delivered.
 
         Ranks that still wait for this one get a ProcessFailedError.
 
@@ -118,12 +119,12 @@ class World(Intracomm, Ports, WorldTalking):
         return allocate(size)
 
 
-#: ranks that were started by a session, and are no rank any more when the process ends
+#: ranks that a session has started, and that are no longer ranks when the process ends
 _of_sessions: Final[set[Runtime]] = set()
 
 
 async def rank_of_loop() -> Runtime:
-    """Return the rank of the running event loop; if there is none, that of this process, which joins its job.
+    """Return the rank of the running event loop; without a running loop, the rank of this process, which joins its job.
 
     Raises:
         LocalProtocolError: several ranks use this loop.
@@ -153,13 +154,13 @@ def _is_lost(rank: Runtime) -> bool:
 
 
 def _contact(settings: Settings) -> Contact | None:
-    """Return the contact of the job for which this process was started, which a session may have asked for before."""
+    """Return the contact of the job for which this process was started; a session may have asked for it."""
     known = (rank.contact for rank in _of_sessions if rank.contact is not None and not rank.finalized)
     return next(known, None) or Contact.from_environ(settings)
 
 
 def rank_for(contact: Contact | None, settings: Settings | None) -> Runtime:
-    """Return the rank for a contact: one that sessions have started, if it has no World yet, or else a new one."""
+    """Return the rank for a contact: the rank that sessions have started, if it has no World yet, else a new one."""
     for runtime in _of_sessions:
         over = runtime.finalized or runtime.sessions.world_begun or _is_lost(runtime)
         if runtime.contact == contact and not over:
@@ -279,7 +280,7 @@ def scope_for(address: str | None, key: bytes, rank: int | None, settings: Setti
 
 
 def run(main: Callable[..., Coroutine[Any, Any, T]], *args: Any, settings: Settings | None = None) -> T:
-    """Run `await main(world, *args)` as one rank in an event loop of its own, uvloop's when it is installed.
+    """Run `await main(world, *args)` as one rank in a new event loop, which is uvloop's if uvloop is installed.
 
     The process is the rank for which the launcher has started it; without a launcher it is the only rank of a job. When
     `main` returns, this waits for the other ranks (`World.finalize`). An exception of `main` ends the job.

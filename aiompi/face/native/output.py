@@ -14,7 +14,7 @@ from aiompi.errors import LocalProtocolError
 from aiompi.job.runtime import Runtime
 
 _READ: Final = 2**16
-#: characters that wait in `OutputLines` before the ranks have to wait, and most in one line
+#: most characters that wait in `OutputLines` before the ranks have to wait, and most in one line
 _LIMIT: Final = 2**18
 #: how the launcher begins the lines of ranks (`--tag-output`)
 _TAG: Final = re.compile(r"\[(\d+)(?:@[^]]*?)?(:err)?\] ")
@@ -27,7 +27,7 @@ class Output(Protocol):
 
 
 class _Feed(Protocol):
-    """Takes output, and whether it is the last; returns True if more is wanted now."""
+    """Takes output, and whether this is the last output; returns True if more is wanted now."""
 
     def __call__(self, text: str, *, ended: bool) -> bool: ...
 
@@ -36,7 +36,7 @@ class OutputLine(NamedTuple):
     """A line of the output of ranks.
 
     Attributes:
-        rank: the rank that has printed it, None for a message of their launcher.
+        rank: the rank that has printed the line; None for a message of the launcher of the ranks.
         text: the line without its end.
         is_error: True for standard error.
     """
@@ -54,8 +54,9 @@ class OutputLines:
         async for rank, text, is_error in lines:
             ...
 
-    It ends when all ranks have ended, and can be left and entered again. Lines of one rank are in order. Ranks that
-    print faster than the program iterates have to wait, as at a pipe, until the program disconnects from them.
+    The iteration ends when all ranks have ended; it can be left and entered again. Lines of one rank are in order.
+    Ranks that print faster than the program iterates have to wait, as at a pipe, until the program disconnects from
+    them.
     """
 
     def __init__(self) -> None:
@@ -99,7 +100,7 @@ class OutputLines:
         self._forward = forward
 
     def _feed(self, text: str, *, ended: bool) -> bool:
-        """Take output, and whether it is the last; return True if more is wanted now."""
+        """Take output, and whether this is the last output; return True if more is wanted now."""
         if not self._closed:
             *whole, self._partial = (self._partial + text).split("\n")
             if self._partial and (ended or len(self._partial) > _LIMIT):
@@ -165,7 +166,7 @@ class Forward:
             self._driver.add_reader(self._read, self._readable)
 
     def unlimit(self) -> None:
-        """Go on reading, and let nothing wait any more: the program waits for the end of the ranks."""
+        """Go on reading without making ranks wait, because the program waits for the end of the ranks."""
         self._unlimited = True
         self.resume()
 

@@ -44,7 +44,7 @@ class Meeting(CommunicatorHandle):
         return AwaitableCall(self._made(create.accept(self._admitted, port_name, root), "Accept"))
 
     def Connect(self, port_name: str | None, info: Info = INFO_NULL, root: int = 0) -> AwaitableCall[Intercomm]:
-        """Connect to a group that accepts at a port, also of another job (MPI_Comm_connect, MPI-2).
+        """Connect to a group that accepts at a port, in this or another job (MPI_Comm_connect, MPI-2).
 
         Args:
             port_name: the name; counts only at the root.
@@ -75,13 +75,13 @@ class Meeting(CommunicatorHandle):
             command: executable, or a Python program `*.py`. This and the following arguments count only at the root.
             args: its arguments.
             maxprocs: number of processes.
-            info: `wdir` is the working directory, `path` where the command is looked for, `env` has lines NAME=VALUE,
-                `host` has names of machines, as `a,b` or `a:2,b:1`.
+            info: `wdir` is the working directory, `path` the directories in which the command is looked for, `env` has
+                lines NAME=VALUE, `host` has names of machines, as `a,b` or `a:2,b:1`.
             root: rank of the process that starts them.
             errcodes: list that gets SUCCESS for each process.
 
         Returns:
-            The request; its result is the communicator with them, which they have by `Get_parent`.
+            The request; its result is the communicator with the new processes, which get it from `Get_parent`.
 
         Raises:
             InvalidRootError: there is no such rank.
@@ -121,7 +121,7 @@ class Meeting(CommunicatorHandle):
             errcodes: list that gets a list of SUCCESS for each program.
 
         Returns:
-            A request whose result is the communicator with them, which they have by `Get_parent`.
+            A request whose result is the communicator with the new processes, which get it from `Get_parent`.
 
         Raises:
             InvalidRootError: there is no such rank.
@@ -135,7 +135,7 @@ class Meeting(CommunicatorHandle):
 
 
 class Ports:
-    """Ports and published names of a process, and the processes that have started it."""
+    """Ports and published names of a process, and its connection to the processes that have started it."""
 
     __slots__ = ()
 
@@ -149,8 +149,8 @@ class Ports:
     def Open_port(self, info: Info = INFO_NULL) -> AwaitableCall[str]:
         """Open a port, at which `Accept` waits for processes of any job (MPI_Open_port, MPI-2).
 
-        The name of the port contains a key, as a password does: any process that knows it can connect. Processes on
-        other machines can connect if AIOMPI_BIND is an address that they reach.
+        The name of the port contains a key, like a password: any process that knows the name can connect. Processes on
+        other machines can connect if they can reach the address in AIOMPI_BIND.
 
         Args:
             info: ignored.
@@ -221,7 +221,7 @@ class Ports:
             info: ignored.
 
         Returns:
-            A request that is complete at once, whose result is the name of the port.
+            A request that is complete at once; its result is the name of the port.
 
         Raises:
             NotPublishedError: no living process has published it.

@@ -51,7 +51,7 @@ class ObjectSends(Handle):
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start to send an object, buffered mode (sections 3.4 and 3.6).
 
-        The send is complete when the message is in the attached buffer: at once, unless it has many items.
+        The send is complete when the message is in the attached buffer, which is at once unless it has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -147,7 +147,7 @@ class ObjectSends(Handle):
     def bsend(self, obj: object, dest: int, tag: int = 0) -> AwaitableCall[None]:
         """Send an object, buffered mode (sections 3.4 and 3.6).
 
-        The send is complete when the message is in the attached buffer: at once, unless it has many items.
+        The send is complete when the message is in the attached buffer, which is at once unless it has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -224,7 +224,7 @@ class ObjectSends(Handle):
 
 
 class BufferSends(Handle):
-    """The sends of buffers, and the memory for buffered ones (section 3.6); each starts at once."""
+    """The sends of buffers, and the memory for buffered sends (section 3.6); each send starts at once."""
 
     __slots__ = ()
 
@@ -488,7 +488,7 @@ class BufferSends(Handle):
         return core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.SYNCHRONOUS)
 
     def Rsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
-        """Bind the arguments of `Irsend`; each start needs the matching receive to be posted (section 3.9).
+        """Bind the arguments of `Irsend`; the matching receive must be posted before each start (section 3.9).
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -536,7 +536,7 @@ class BufferSends(Handle):
         return self._admitted.attachment.detach()
 
     def Flush_buffer(self) -> Request[None]:
-        """Complete when the messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
+        """Complete when all messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
 
         Returns:
             A request.

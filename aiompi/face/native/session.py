@@ -36,8 +36,9 @@ class Session(SessionCalls):
                 group = session.Create_group("mpi://WORLD")
                 comm = await aiompi.Intracomm.Create_from_group(group, "org.example.solver")
 
-        It belongs to the rank of the running event loop. If there is none, the process becomes the rank that the
-        launcher started it for. It stays this rank when its last session ends, so that it can open others.
+        It belongs to the rank of the running event loop. If there is none, the process becomes the rank for which the
+        launcher has started it. The process stays this rank when its last session ends, so that it can open other
+        sessions.
 
         Args:
             info: hints, which `Get_info` returns.

@@ -1,4 +1,4 @@
-"""Ranks for a program that no launcher has started, such as a notebook: what `aiompi.spawn` does."""
+"""Ranks for a program that no launcher has started, such as a notebook: the work of `aiompi.spawn`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _pickled(function: Function, args: Sequence[Any]) -> bytes:
 
 
 class SpawnedJob:
-    """The job of the ranks, and the end of the rank that was made for the call, once they have ended.
+    """The job of the ranks, and after their end the end of the rank that was made for the call.
 
     Attributes:
         error: why the job has failed; None if it has not.

@@ -1,6 +1,7 @@
 """`Talking`: messages, calls, topics and shared dicts for workers that talk to each other; `aiompi.talk` does the work.
 
-This module knows only the interface of that package, which stands above the faces and is imported at the first use.
+This module knows only the interface of the package `aiompi.talk`, which stands above the faces and is imported at the
+first use.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ class SharedDict(Mapping[str, Any]):
 
     Raises:
         InvalidArgumentError: writing: the key is no `str`, or the values cannot be compared or added.
-        ProcessFailedError: writing: this member was cut off, or rank 0 has failed in a world after which there is no
-            other world. Whether the write was made is unknown.
+        ProcessFailedError: writing: this member was cut off, or rank 0 has failed and no other world follows. Whether
+            the write was made is unknown.
         RevokedError, LocalProtocolError: writing: this member has left.
     """
 
@@ -194,7 +195,7 @@ class Talking:
         """Let other members call a function by its name; a decorator.
 
         An `async` function runs as a task, and is cancelled when the caller gives up or fails. Another function runs in
-        the event loop, so that it must not block. The first handler of a rank begins to answer calls: until then they
+        the event loop, so that it must not block. The first handler of a rank lets calls be answered: until then they
         wait.
 
         Args:
@@ -246,9 +247,9 @@ class Talking:
     async def publish(self, topic: str, obj: object, *, confirm: bool = False) -> None:
         """Send an object to all subscriptions of a topic, at all members, this one included.
 
-        Each subscription gets it at most once, in the order of the calls of this member. A member that stays gets all;
-        one that fails or leaves may miss some. The object may be changed after the call. The call waits while a
-        member has 256 earlier publications of this one that have not reached its subscriptions.
+        Each subscription gets the object at most once, and objects in the order of this member's calls. A member that
+        stays gets all objects; a member that fails or leaves may miss some. The object may be changed after the call.
+        The call waits while a member has 256 earlier objects of this member that have not reached its subscriptions.
 
         Args:
             topic: any text of at most 65,535 bytes.
@@ -261,7 +262,7 @@ class Talking:
             RevokedError, LocalProtocolError: this member has left, or has not joined.
 
         Cancelling:
-            Cancelling the await, as a time limit does, takes nothing back: an object that is sent reaches all members.
+            Cancelling the await, as a time limit does, takes nothing back: an object that was sent reaches all members.
 
         Example:
             await world.publish("news", {"text": "hello"}, confirm=True)
@@ -292,7 +293,7 @@ class Talking:
     def shared_dict(self, name: str) -> SharedDict:
         """Return a dict of which every member has a copy.
 
-        A new member of a team has the whole copy when its `async with` begins. In a world that no other one follows,
+        A new member of a team has the whole copy when its `async with` begins. In a world that no other world follows,
         writes wait until each rank has called this or another method of talk.
 
         Args:

@@ -5,7 +5,7 @@
             await win.Fetch_and_op(one, before, 0)
 
 Operations start at once. Each returns a request that is complete when its buffers may be used again and its results are
-there; the end of the epoch, or a flush, completes it at the target.
+there. The end of the epoch, or a flush, completes the access at the target.
 """
 
 from __future__ import annotations
@@ -163,13 +163,13 @@ class Win(WindowCalls):
         """Write to the memory of another rank (MPI_Put, section 12.3.1).
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
 
         Returns:
-            A request that is complete when the buffers may be used again, and results are there.
+            A request that is complete when the buffers may be used again and the results are there.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -185,13 +185,13 @@ class Win(WindowCalls):
         """Read from the memory of another rank (MPI_Get, section 12.3.2).
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
 
         Returns:
-            A request that is complete when the buffers may be used again, and results are there.
+            A request that is complete when the buffers may be used again and the results are there.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -204,17 +204,17 @@ class Win(WindowCalls):
         return self._get(origin, target_rank, target)
 
     def Accumulate(self, origin: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM) -> Request[None]:
-        """Combine elements with those in the memory of another rank, each as one (MPI_Accumulate, section 12.3.4).
+        """Combine elements with elements in another rank's memory, each atomically (MPI_Accumulate, section 12.3.4).
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
         Returns:
-            A request that is complete when the buffers may be used again, and results are there.
+            A request that is complete when the buffers may be used again and the results are there.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -232,15 +232,16 @@ class Win(WindowCalls):
         """Do what `Accumulate` does, and fetch the elements as they were (MPI_Get_accumulate, section 12.3.4).
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
-            result: a buffer specification of as many elements, which gets those of the target as they were.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
+            result: a buffer specification of the same number of elements, which gets the target's elements as they
+                were.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
-                default the displacement is 0, and count and type are those of the origin.
+                default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
         Returns:
-            A request that is complete when the buffers may be used again, and results are there.
+            A request that is complete when the buffers may be used again and the results are there.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -255,17 +256,18 @@ class Win(WindowCalls):
     def Fetch_and_op(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0, op: Op = SUM
     ) -> Request[None]:
-        """Combine one element with one of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
+        """Combine an element with one of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
-            result: a buffer specification of as many elements, which gets those of the target as they were.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
+            result: a buffer specification of the same number of elements, which gets the target's elements as they
+                were.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target_disp: displacement in units of the target.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
         Returns:
-            A request that is complete when the buffers may be used again, and results are there.
+            A request that is complete when the buffers may be used again and the results are there.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -280,17 +282,18 @@ class Win(WindowCalls):
     def Compare_and_swap(
         self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0
     ) -> Request[None]:
-        """Set one element of another rank if it is as expected, and fetch it as it was (MPI_Compare_and_swap).
+        """Set an element of another rank if it equals `compare`, and fetch it as it was (MPI_Compare_and_swap).
 
         Args:
-            origin: a buffer specification: what is written or combined; of `Get`, what is read into.
+            origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             compare: one element: the value that is expected.
-            result: a buffer specification of as many elements, which gets those of the target as they were.
+            result: a buffer specification of the same number of elements, which gets the target's elements as they
+                were.
             target_rank: rank, or PROC_NULL, with which nothing is done.
             target_disp: displacement in units of the target.
 
         Returns:
-            A request that is complete when the buffers may be used again, and results are there.
+            A request that is complete when the buffers may be used again and the results are there.
 
         Raises:
             WindowError: no epoch is open for the target.
@@ -308,12 +311,13 @@ class Win(WindowCalls):
         """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
 
         Args:
-            assertion: MODE_NOPRECEDE and MODE_NOSUCCEED if no accesses of this rank come before or after; the latter
-                ends the epoch. MODE_NOSTORE and MODE_NOPUT are ignored.
+            assertion: MODE_NOPRECEDE if no accesses of this rank come before the fence, MODE_NOSUCCEED if none come
+                after it, so that the epoch ends. MODE_NOSTORE and MODE_NOPUT are ignored.
 
         Raises:
             WindowError: an epoch of another kind is open.
-            WindowError: the assertion is wrong; once all ranks have come if accesses came before MODE_NOPRECEDE.
+            WindowError: the assertion is wrong; raised when all ranks have come, if accesses came before
+                MODE_NOPRECEDE.
         """
         return AwaitableCall(self._run(lambda core: core.fence(assertion), "Fence"))
 
@@ -325,7 +329,7 @@ class Win(WindowCalls):
                 win.Put(value, dest)
 
         An exception that leaves the section, also a cancellation, begins the closing fence, so that no other rank waits
-        for it in vain. The exception goes on at once, and the fence ends once all ranks have come.
+        for it in vain. The exception continues at once, and the fence ends when all ranks have come.
         """
         try:
             await self.Fence()
@@ -341,8 +345,8 @@ class Win(WindowCalls):
 
         Args:
             group: processes of the window.
-            assertion: MODE_NOCHECK if each of them calls `Start` with it, and later; MODE_NOSTORE and MODE_NOPUT are
-                ignored.
+            assertion: MODE_NOCHECK if each of the processes calls `Start` with MODE_NOCHECK after this call;
+                MODE_NOSTORE and MODE_NOPUT are ignored.
 
         Raises:
             WindowError: the epoch of the last `Post` is still open, or `Post` does not take the assertion.
@@ -377,7 +381,7 @@ class Win(WindowCalls):
         return self._usable("Test").epochs.test()
 
     def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> AwaitableCall[None]:
-        """Take the lock of a rank, whose memory this one may then access (MPI_Win_lock, section 12.5.3).
+        """Take the lock of a rank; this rank may then access the memory of that rank (MPI_Win_lock, section 12.5.3).
 
         Args:
             rank: rank.
@@ -395,7 +399,7 @@ class Win(WindowCalls):
         return AwaitableCall(self._usable("Lock").epochs.locks.lock(rank, lock_type, assertion))
 
     def Unlock(self, rank: int) -> AwaitableCall[None]:
-        """Complete the accesses to the memory of a rank, and give its lock back (MPI_Win_unlock).
+        """Complete the accesses to the memory of a rank, and release its lock (MPI_Win_unlock).
 
         Args:
             rank: rank.
@@ -437,7 +441,7 @@ class Win(WindowCalls):
 
     @contextlib.asynccontextmanager
     async def lock_all(self) -> AsyncIterator[Self]:
-        """Return a section in which this rank may access the memory of all ranks, as others may (`Lock_all`)."""
+        """Return a section in which this rank may access the memory of all ranks, as other ranks may (`Lock_all`)."""
         await self.Lock_all()
         try:
             yield self

@@ -33,7 +33,7 @@ class BufferCollectives(Handle):
 
         Args:
             buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -54,7 +54,7 @@ class BufferCollectives(Handle):
         Args:
             sendbuf: at the root (size, count) items, C order; ignored elsewhere.
             recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -74,11 +74,11 @@ class BufferCollectives(Handle):
         """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
 
         Args:
-            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
-                where they are, in items; blocks may overlap; ignored elsewhere.
-            recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
-                it is.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
+                of its items, and the position of the first, in items; blocks may overlap; ignored elsewhere.
+            recvbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root leaves its block
+                where it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -100,7 +100,7 @@ class BufferCollectives(Handle):
         Args:
             sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -119,10 +119,10 @@ class BufferCollectives(Handle):
         """The buffers of all ranks, of any lengths, come to given places in the buffer of the root (section 4.5).
 
         Args:
-            sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.
-            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
-                where they go, in items; ignored elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            sendbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root.
+            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
+                of its items, and the position of the first, in items; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -157,7 +157,7 @@ class BufferCollectives(Handle):
         self._finish(buffers.allgather.begin(self._entered("Allgather(sendbuf, recvbuf)"), sendbuf, recvbuf))
 
     def Allgatherv(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV) -> None:
-        """Every rank gets the buffers of all ranks, of any lengths, at places (section 4.7).
+        """Every rank gets the buffers of all ranks, of any lengths, at given places (section 4.7).
 
         Args:
             sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
@@ -179,7 +179,8 @@ class BufferCollectives(Handle):
         """Block r of every rank goes to rank r (section 4.8).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, and are copied first.
+            sendbuf: (size, count) items, C order; or IN_PLACE if the items are in `recvbuf`, from which they are copied
+                first.
             recvbuf: (size, count) items, C order.
 
         Raises:
@@ -200,7 +201,7 @@ class BufferCollectives(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
                 as in `Alltoall`.
-            recvbuf: the same; its count for a rank is the count that this rank gets from there.
+            recvbuf: a specification of the same form; its count for a rank is the number of items from that rank.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -236,13 +237,13 @@ class BufferCollectives(Handle):
         self._finish(buffers.alltoallw.begin(self._entered("Alltoallw(sendbuf, recvbuf)"), sendbuf, recvbuf))
 
     def Reduce(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, root: int = 0) -> None:
-        """Combine the buffers of all ranks element by element, into the root's (section 4.9).
+        """Combine the buffers of all ranks element by element, into the buffer of the root (section 4.9).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE at the root.
             recvbuf: (count,) items at the root; ignored elsewhere.
             op: operation, defined for the datatype.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -288,9 +289,9 @@ class BufferCollectives(Handle):
 
         Args:
             sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items; under IN_PLACE the items of all ranks, and the result replaces the first
-                ones.
-            recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
+            recvbuf: (recvcounts[rank],) items. Under IN_PLACE it holds the items of all ranks, and the result replaces
+                the first of them.
+            recvcounts: number of items for each rank; None on all ranks for the numbers of items in their `recvbuf`.
             op: operation, defined for the datatype.
 
         Raises:
@@ -317,7 +318,8 @@ class BufferCollectives(Handle):
         Args:
             sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a specification is the
                 count of one block, also in `recvbuf`.
-            recvbuf: (count,) items; under IN_PLACE the items of all blocks, and the result replaces the first ones.
+            recvbuf: (count,) items. Under IN_PLACE it holds the items of all blocks, and the result replaces the first
+                of them.
             op: operation, defined for the datatype.
 
         Raises:
@@ -338,7 +340,7 @@ class BufferCollectives(Handle):
         )
 
     def Scan(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> None:
-        """Combine the buffers of the ranks up to this one, it included, element by element (section 4.11).
+        """Combine the buffers of the ranks up to and including this one, element by element (section 4.11).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
@@ -363,7 +365,7 @@ class BufferCollectives(Handle):
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
-            recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
+            recvbuf: (count,) items; on rank 0 it is not changed, and is ignored unless `sendbuf` is IN_PLACE.
             op: operation, defined for the datatype.
 
         Raises:

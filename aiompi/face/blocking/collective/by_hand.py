@@ -1,4 +1,4 @@
-"""Collectives of the blocking face that take None in place of a list, as those of mpi4py do, and all together."""
+"""Collectives of the blocking face in which None may stand for a list, as in mpi4py, and the class of them all."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Collectives(BufferCollectives, NonblockingCollectives, ObjectCollectives, 
         """Send item i of the root's sequence to rank i (section 4.6).
 
         Args:
-            sendobj: `size` objects at the root, or None instead of as many None; ignored elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            sendobj: `size` objects at the root, or None for `size` times None; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Returns:
             The item for this rank.
@@ -58,7 +58,7 @@ class Collectives(BufferCollectives, NonblockingCollectives, ObjectCollectives, 
         """Send item r of every rank's sequence to rank r (section 4.8).
 
         Args:
-            sendobj: `size` objects, one for each rank, or None instead of as many None.
+            sendobj: `size` objects, one for each rank, or None for `size` times None.
 
         Returns:
             The list of what the ranks sent here, in rank order.
@@ -80,7 +80,8 @@ class NeighborhoodCollectives(NeighborhoodForms):
     """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
 
     Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
-    dimension what is sent to the next process arrives there from the one before, also where both are the same.
+    dimension, the object for the next process arrives there as the object from the previous process, even if one
+    process is both.
     """
 
     __slots__ = ()

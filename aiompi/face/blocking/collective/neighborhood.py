@@ -20,7 +20,7 @@ class NeighborhoodForms(Handle):
     __slots__ = ()
 
     def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> None:
-        """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1).
+        """Send one block to all neighbours; their blocks become those of `recvbuf` (section 7.6.1 of MPI-3.1).
 
         Args:
             sendbuf: (count,) items.
@@ -68,7 +68,7 @@ class NeighborhoodForms(Handle):
         )
 
     def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> None:
-        """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1).
+        """Send each neighbour its block; the neighbours' blocks become those of `recvbuf` (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: (outdegree, count) items, C order.
@@ -90,7 +90,7 @@ class NeighborhoodForms(Handle):
         )
 
     def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> None:
-        """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
+        """Do what `Neighbor_alltoall` does, with blocks of any lengths at any places (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
@@ -161,8 +161,8 @@ class NeighborhoodForms(Handle):
         )
 
     def Ineighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> Request[None]:
-        """Start a `Neighbor_allgather`: send the same to all neighbours; theirs become the blocks of `recvbuf` (section
-        7.6.1 of MPI-3.1).
+        """Start a `Neighbor_allgather`: send one block to all neighbours; their blocks become those of `recvbuf`
+        (section 7.6.1 of MPI-3.1).
 
         Args:
             sendbuf: (count,) items.
@@ -209,8 +209,8 @@ class NeighborhoodForms(Handle):
         return Request._denote(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> Request[None]:
-        """Start a `Neighbor_alltoall`: send each neighbour its block; theirs become the blocks of `recvbuf` (section
-        7.6.2 of MPI-3.1).
+        """Start a `Neighbor_alltoall`: send each neighbour its block; the neighbours' blocks become those of `recvbuf`
+        (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: (outdegree, count) items, C order.
@@ -233,8 +233,8 @@ class NeighborhoodForms(Handle):
         return Request._denote(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> Request[None]:
-        """Start a `Neighbor_alltoallv`: do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section
-        7.6.2 of MPI-3.1).
+        """Start a `Neighbor_alltoallv`: do what `Neighbor_alltoall` does, with blocks of any lengths at any places
+        (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may

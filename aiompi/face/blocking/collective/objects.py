@@ -41,7 +41,7 @@ class ObjectCollectives(Handle):
 
         Args:
             obj: the object at the root; ignored elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Returns:
             The root's object.
@@ -63,10 +63,10 @@ class ObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Returns:
-            The list of the objects in rank order at the root, None elsewhere.
+            The list of the objects in rank order at the root; None elsewhere.
 
         Raises:
             InvalidRootError: there is no such rank.
@@ -107,7 +107,7 @@ class ObjectCollectives(Handle):
             sendobj: any object that can be pickled.
             op: operation, or a function of two objects; the first comes from lower ranks. The function may change both
                 objects, which are copies.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Returns:
             The combined object at the root, None elsewhere.

@@ -17,7 +17,7 @@ _INT: Final = struct.Struct("i")
 
 
 class Agreement(Handle):
-    """The calls of all members of a communicator that have not failed; it may be revoked."""
+    """The calls that all living members of a communicator make, even of a revoked one."""
 
     __slots__ = ()
 

@@ -71,7 +71,7 @@ class Comm(
 
     @classmethod
     def _denote(cls, denoted: Communicator) -> Self:
-        """Return a handle of the class for this kind of communicator if it derives from `cls`, otherwise of `cls`."""
+        """Return a handle of this kind's class if that class derives from `cls`, otherwise of `cls`."""
         kind = Intercomm if denoted.remote is not None else _ARRANGED[type(denoted.topology)]
         return cast(Self, (kind if issubclass(kind, cls) else cls)()._hold(denoted))
 
@@ -122,7 +122,7 @@ class Comm(
         return furnish(self, attributes, made, self._like, given)
 
     def free(self) -> None:
-        """Call `Free` unless it is null or one of the constants; another handle of a constant becomes null.
+        """Call `Free` unless this handle is null or a constant; another handle of a constant becomes null.
 
         Raises:
             BlockingCallError: an event loop is running in this thread.
@@ -156,7 +156,7 @@ class Comm(
         process.abort(errorcode, f"rank {self._core.engine.rank} called MPI_Abort({errorcode})")
 
     def _like(self: C, core: Communicator) -> C:
-        """Return a communicator of the class of this one, which may be a class of the program."""
+        """Return a communicator of the class of this communicator, which may be a class of the program."""
         return type(self).__new__(type(self))._hold(core)
 
     def _kin(self, core: Communicator) -> Any:
@@ -231,10 +231,10 @@ class Distgraphcomm(Topocomm, DistributedGraphInquiry):
 
 @public
 class Intercomm(Comm, Collectives):
-    """A communicator of two groups: ranks in sends and receives are those of the remote one (section 5.6).
+    """A communicator of two groups: ranks in sends and receives are ranks of the remote group (section 5.6).
 
-    Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the others of its
-    group PROC_NULL, those of the remote group its rank.
+    Collectives are those of MPI-2: data goes from one group to the other. The root passes ROOT, the other ranks of its
+    group pass PROC_NULL, and the ranks of the remote group pass the root's rank.
     """
 
     __slots__ = ()
@@ -253,7 +253,7 @@ class Intercomm(Comm, Collectives):
 class _Unborn(Intracomm):
     """A predefined communicator before its first use, which initialises.
 
-    Where calls are wrapped, looking one up does, so that the very first one is wrapped, too.
+    If calls are wrapped, this lookup wraps them, so that even the very first call is wrapped.
     """
 
     __slots__ = ()
@@ -283,7 +283,7 @@ def _from_group(
     info: Info,
     errhandler: Errhandler | None,
 ) -> C:
-    """Return the communicator of this face for what a constructor makes of a group."""
+    """Return the communicator of this face for the object that a constructor makes of a group."""
     call = f"{kind.__name__}.{constructor.__name__.capitalize()}"
     check_running_loop(call, f"await aiompi.{call}(...)")
     process.check_thread()

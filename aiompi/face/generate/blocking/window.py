@@ -66,7 +66,7 @@ class Win(WindowCalls):
 
     @staticmethod
     def _operate(request: EngineRequest[None]) -> None:
-        """Leave an operation to the end of the epoch, unless it has failed already."""
+        """Leave an operation to the end of the epoch, unless the operation has failed already."""
         if request.done():
             request.result()
 

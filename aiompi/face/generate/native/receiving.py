@@ -44,15 +44,15 @@ class Receives(ObjectSends, BufferSends):
             status: filled with the envelope of the message.
 
         Returns:
-            A request, to be awaited once, whose result is the object, None from PROC_NULL.
+            A request, to be awaited once, whose result is the object; None from PROC_NULL.
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
             ProcessFailedError: awaiting it: the other rank has failed.
 
         Cancelling:
-            Cancelling the await, as a time limit does, withdraws the receive. It loses no message: one that has arrived
-            for it stays for the next receive.
+            Cancelling the await, as a time limit does, withdraws the receive. No message is lost: a message that has
+            arrived stays for the next receive.
 
         Example:
             status = aiompi.Status()
@@ -101,7 +101,7 @@ class Receives(ObjectSends, BufferSends):
 
         Cancelling:
             Cancelling the await, as a time limit does, withdraws the receive. The content of the buffer is then
-            undefined. It loses no message: one that has arrived for it stays for the next receive.
+            undefined. No message is lost: a message that has arrived stays for the next receive.
 
         Example:
             buf = np.empty(10)
@@ -169,7 +169,7 @@ class Receives(ObjectSends, BufferSends):
                 must not be changed before the send is complete.
             dest: rank, or PROC_NULL.
             sendtag: 0..TAG_UB.
-            recvbuf: a writable buffer specification, at least as long as the message; it must not overlap `sendbuf`.
+            recvbuf: a writable buffer specification, at least as long as the message, which must not overlap `sendbuf`.
             source: rank, ANY_SOURCE or PROC_NULL.
             recvtag: 0..TAG_UB or ANY_TAG.
             status: filled with the envelope of the received message.
@@ -209,8 +209,8 @@ class Receives(ObjectSends, BufferSends):
         """Send the content of a buffer, and receive into the same buffer (section 3.10).
 
         Args:
-            buf: a writable buffer specification, which is sent and then receives; at least as long as the received
-                message.
+            buf: a writable buffer specification, at least as long as the received message; its content is sent and then
+                replaced.
             dest: rank, or PROC_NULL.
             sendtag: 0..TAG_UB.
             source: rank, ANY_SOURCE or PROC_NULL.
@@ -285,7 +285,7 @@ class Probes(ObjectSends):
             tag: 0..TAG_UB or ANY_TAG.
 
         Returns:
-            Status of the message that a receive would get now; None if there is none.
+            Status of the message that a receive would match now; None if there is none.
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.

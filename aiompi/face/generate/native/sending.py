@@ -72,7 +72,7 @@ class ObjectSends(Handle):
         return core.own_send(payload, nbytes, dest, tag)
 
     def bsend(self):
-        """The send is complete when the message is in the attached buffer: at once, unless it has many items.
+        """The send is complete when the message is in the attached buffer, which is at once unless it has many items.
 
         Raises:
             InvalidBufferError: the attached buffer has not enough room, or there is none.
@@ -97,7 +97,7 @@ class ObjectSends(Handle):
 
 
 class BufferSends(Handle):
-    """The sends of buffers, and the memory for buffered ones (section 3.6); each starts at once."""
+    """The sends of buffers, and the memory for buffered sends (section 3.6); each send starts at once."""
 
     __slots__ = ()
 
@@ -175,7 +175,7 @@ class BufferSends(Handle):
     def Ssend_init(self): ...
 
     def Rsend_init(self):
-        """Bind the arguments of `Irsend`; each start needs the matching receive to be posted (section 3.9)."""
+        """Bind the arguments of `Irsend`; the matching receive must be posted before each start (section 3.9)."""
 
     def _isend_buffer(self, buf: BufSpec, dest: int, tag: int, mode: Mode) -> Request[None]:
         core = self._admitted
@@ -205,7 +205,7 @@ class BufferSends(Handle):
         return self._admitted.attachment.detach()
 
     def Flush_buffer(self) -> Request[None]:
-        """Complete when the messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
+        """Complete when all messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
 
         Returns:
             A request.

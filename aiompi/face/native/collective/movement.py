@@ -40,7 +40,7 @@ class MovingCollectives(Handle):
 
         Args:
             buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -71,7 +71,7 @@ class MovingCollectives(Handle):
         Args:
             sendbuf: at the root (size, count) items, C order; ignored elsewhere.
             recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -101,11 +101,11 @@ class MovingCollectives(Handle):
         """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
 
         Args:
-            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
-                where they are, in items; blocks may overlap; ignored elsewhere.
-            recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
-                it is.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
+                of its items, and the position of the first, in items; blocks may overlap; ignored elsewhere.
+            recvbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root leaves its block
+                where it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -137,7 +137,7 @@ class MovingCollectives(Handle):
         Args:
             sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -166,10 +166,10 @@ class MovingCollectives(Handle):
         """The buffers of all ranks, of any lengths, come to given places in the buffer of the root (section 4.5).
 
         Args:
-            sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.
-            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
-                where they go, in items; ignored elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            sendbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root.
+            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
+                of its items, and the position of the first, in items; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -224,7 +224,7 @@ class MovingCollectives(Handle):
     def Allgatherv(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecV, *, algorithm: str | None = None
     ) -> AwaitableCall[None]:
-        """Every rank gets the buffers of all ranks, of any lengths, at places (section 4.7).
+        """Every rank gets the buffers of all ranks, of any lengths, at given places (section 4.7).
 
         Args:
             sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
@@ -256,7 +256,8 @@ class MovingCollectives(Handle):
         """Block r of every rank goes to rank r (section 4.8).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, and are copied first.
+            sendbuf: (size, count) items, C order; or IN_PLACE if the items are in `recvbuf`, from which they are copied
+                first.
             recvbuf: (size, count) items, C order.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -287,7 +288,7 @@ class MovingCollectives(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
                 as in `Alltoall`.
-            recvbuf: the same; its count for a rank is the count that this rank gets from there.
+            recvbuf: a specification of the same form; its count for a rank is the number of items from that rank.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:

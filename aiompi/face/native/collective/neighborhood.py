@@ -22,7 +22,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
     __slots__ = ()
 
     def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> AwaitableCall[None]:
-        """Send the same to all neighbours; theirs become the blocks of `recvbuf` (section 7.6.1 of MPI-3.1).
+        """Send one block to all neighbours; their blocks become those of `recvbuf` (section 7.6.1 of MPI-3.1).
 
         Args:
             sendbuf: (count,) items.
@@ -74,7 +74,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
         return AwaitableCall(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> AwaitableCall[None]:
-        """Send each neighbour its block; theirs become the blocks of `recvbuf` (section 7.6.2 of MPI-3.1).
+        """Send each neighbour its block; the neighbours' blocks become those of `recvbuf` (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: (outdegree, count) items, C order.
@@ -100,7 +100,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
         return AwaitableCall(neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> AwaitableCall[None]:
-        """Do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section 7.6.2 of MPI-3.1).
+        """Do what `Neighbor_alltoall` does, with blocks of any lengths at any places (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges;
@@ -181,7 +181,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
             sendobj: `outdegree` objects.
 
         Returns:
-            A request whose result is the list of what the neighbours sent, in the order of `inedges`.
+            A request whose result is the list of the objects that the neighbours sent, in the order of `inedges`.
 
         Raises:
             InvalidTypeError: an object cannot be turned into a message.

@@ -22,8 +22,8 @@ class NeighborhoodForms(Handle):
     _codec: Codec
 
     def Ineighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> Request[None]:
-        """Start a `Neighbor_allgather`: send the same to all neighbours; theirs become the blocks of `recvbuf` (section
-        7.6.1 of MPI-3.1).
+        """Start a `Neighbor_allgather`: send one block to all neighbours; their blocks become those of `recvbuf`
+        (section 7.6.1 of MPI-3.1).
 
         Args:
             sendbuf: (count,) items.
@@ -78,8 +78,8 @@ class NeighborhoodForms(Handle):
         return neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf)
 
     def Ineighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> Request[None]:
-        """Start a `Neighbor_alltoall`: send each neighbour its block; theirs become the blocks of `recvbuf` (section
-        7.6.2 of MPI-3.1).
+        """Start a `Neighbor_alltoall`: send each neighbour its block; the neighbours' blocks become those of `recvbuf`
+        (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: (outdegree, count) items, C order.
@@ -106,8 +106,8 @@ class NeighborhoodForms(Handle):
         return neighborhood.neighbor_alltoall(self._admitted, sendbuf, recvbuf)
 
     def Ineighbor_alltoallv(self, sendbuf: BufSpecV, recvbuf: BufSpecV) -> Request[None]:
-        """Start a `Neighbor_alltoallv`: do what `Neighbor_alltoall` does, with blocks of any lengths, anywhere (section
-        7.6.2 of MPI-3.1).
+        """Start a `Neighbor_alltoallv`: do what `Neighbor_alltoall` does, with blocks of any lengths at any places
+        (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
@@ -193,7 +193,7 @@ class NeighborhoodForms(Handle):
             sendobj: `outdegree` objects.
 
         Returns:
-            A request whose result is the list of what the neighbours sent, in the order of `inedges`.
+            A request whose result is the list of the objects that the neighbours sent, in the order of `inedges`.
 
         Raises:
             InvalidTypeError: an object cannot be turned into a message.

@@ -54,7 +54,7 @@ class NonblockingObjectCollectives(Handle):
 
         Args:
             obj: the object at the root; ignored elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -85,7 +85,7 @@ class NonblockingObjectCollectives(Handle):
 
         Args:
             sendobj: `size` objects at the root; ignored elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -112,11 +112,11 @@ class NonblockingObjectCollectives(Handle):
 
         Args:
             sendobj: any object that can be pickled.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
-            A request whose result is the list of the objects in rank order at the root, None elsewhere.
+            A request whose result is the list of the objects in rank order at the root; None elsewhere.
 
         Raises:
             InvalidRootError: there is no such rank.
@@ -165,7 +165,7 @@ class NonblockingObjectCollectives(Handle):
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
-            A request whose result is the list of what the ranks sent here, in rank order.
+            A request whose result is the list of the objects that the ranks sent here, in rank order.
 
         Raises:
             InvalidTypeError: an object cannot be turned into a message.
@@ -190,7 +190,7 @@ class NonblockingObjectCollectives(Handle):
             sendobj: any object that can be pickled.
             op: operation, or a function of two objects; the first comes from lower ranks. The function may change both
                 objects, which are copies.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:

@@ -50,7 +50,7 @@ class PersistentCollectives(Handle):
 
         Args:
             buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -86,7 +86,7 @@ class PersistentCollectives(Handle):
         Args:
             sendbuf: at the root (size, count) items, C order; ignored elsewhere.
             recvbuf: (count,) items; IN_PLACE at the root leaves its block where it is.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -121,11 +121,11 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Scatterv`; all ranks bind in the same order (MPI-4; section 4.6).
 
         Args:
-            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
-                where they are, in items; blocks may overlap; ignored elsewhere.
-            recvbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root leaves its block where
-                it is.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
+                of its items, and the position of the first, in items; blocks may overlap; ignored elsewhere.
+            recvbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root leaves its block
+                where it is.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -162,7 +162,7 @@ class PersistentCollectives(Handle):
         Args:
             sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -196,10 +196,10 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Gatherv`; all ranks bind in the same order (MPI-4; section 4.5).
 
         Args:
-            sendbuf: (count,) items, of which each rank has its own number; IN_PLACE at the root.
-            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: numbers of items, and
-                where they go, in items; ignored elsewhere.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            sendbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root.
+            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
+                of its items, and the position of the first, in items; ignored elsewhere.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -283,7 +283,8 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Alltoall`; all ranks bind in the same order (MPI-4; section 4.8).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`, and are copied first.
+            sendbuf: (size, count) items, C order; or IN_PLACE if the items are in `recvbuf`, from which they are copied
+                first.
             recvbuf: (size, count) items, C order.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -313,7 +314,7 @@ class PersistentCollectives(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, whose blocks may overlap; or IN_PLACE
                 as in `Alltoall`.
-            recvbuf: the same; its count for a rank is the count that this rank gets from there.
+            recvbuf: a specification of the same form; its count for a rank is the number of items from that rank.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -380,7 +381,7 @@ class PersistentCollectives(Handle):
             sendbuf: (count,) items, or IN_PLACE at the root.
             recvbuf: (count,) items at the root; ignored elsewhere.
             op: operation, defined for the datatype.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -453,9 +454,9 @@ class PersistentCollectives(Handle):
 
         Args:
             sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items; under IN_PLACE the items of all ranks, and the result replaces the first
-                ones.
-            recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
+            recvbuf: (recvcounts[rank],) items. Under IN_PLACE it holds the items of all ranks, and the result replaces
+                the first of them.
+            recvcounts: number of items for each rank; None on all ranks for the numbers of items in their `recvbuf`.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -493,7 +494,8 @@ class PersistentCollectives(Handle):
         Args:
             sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a specification is the
                 count of one block, also in `recvbuf`.
-            recvbuf: (count,) items; under IN_PLACE the items of all blocks, and the result replaces the first ones.
+            recvbuf: (count,) items. Under IN_PLACE it holds the items of all blocks, and the result replaces the first
+                of them.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -565,7 +567,7 @@ class PersistentCollectives(Handle):
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
-            recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
+            recvbuf: (count,) items; on rank 0 it is not changed, and is ignored unless `sendbuf` is IN_PLACE.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.

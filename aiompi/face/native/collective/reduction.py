@@ -19,13 +19,13 @@ class CombiningCollectives(Handle):
     def Reduce(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, root: int = 0, *, algorithm: str | None = None
     ) -> AwaitableCall[None]:
-        """Combine the buffers of all ranks element by element, into the root's (section 4.9).
+        """Combine the buffers of all ranks element by element, into the buffer of the root (section 4.9).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE at the root.
             recvbuf: (count,) items at the root; ignored elsewhere.
             op: operation, defined for the datatype.
-            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or its rank in the remote group.
+            root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -93,9 +93,9 @@ class CombiningCollectives(Handle):
 
         Args:
             sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items; under IN_PLACE the items of all ranks, and the result replaces the first
-                ones.
-            recvcounts: items for each rank; None on all ranks: as many as each has in its `recvbuf`.
+            recvbuf: (recvcounts[rank],) items. Under IN_PLACE it holds the items of all ranks, and the result replaces
+                the first of them.
+            recvcounts: number of items for each rank; None on all ranks for the numbers of items in their `recvbuf`.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -128,7 +128,8 @@ class CombiningCollectives(Handle):
         Args:
             sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a
                 specification is the count of one block, also in `recvbuf`.
-            recvbuf: (count,) items; under IN_PLACE the items of all blocks, and the result replaces the first ones.
+            recvbuf: (count,) items. Under IN_PLACE it holds the items of all blocks, and the result replaces the first
+                of them.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -155,7 +156,7 @@ class CombiningCollectives(Handle):
     def Scan(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
     ) -> AwaitableCall[None]:
-        """Combine the buffers of the ranks up to this one, it included, element by element (section 4.11).
+        """Combine the buffers of the ranks up to and including this one, element by element (section 4.11).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
@@ -190,7 +191,7 @@ class CombiningCollectives(Handle):
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
-            recvbuf: (count,) items; on rank 0 it is not touched, and ignored unless `sendbuf` is IN_PLACE.
+            recvbuf: (count,) items; on rank 0 it is not changed, and is ignored unless `sendbuf` is IN_PLACE.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
