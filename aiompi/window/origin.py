@@ -35,6 +35,7 @@ class Origin(WindowBase):
         name: of the window.
         unflushed: ranks of which this rank has asked something without an answer.
         pending: operations on each rank that are not complete, or have failed.
+        accessed: True once this rank has accessed the memory of any rank since the last fence.
     """
 
     __slots__ = ("_answers", "freed", "name", "parent")
@@ -47,6 +48,7 @@ class Origin(WindowBase):
         self.name = ""
         self.unflushed = set()
         self.pending = {}
+        self.accessed = False
         self._answers = itertools.cycle(range(REQUESTS + 1, ANSWERS))
 
     @property

@@ -132,8 +132,11 @@ class Epochs:
 
     # Fences.
 
-    def fence(self, assertion: int) -> None:
+    def fence(self, assertion: int) -> bool:
         """Begin a fence (MPI_Win_fence, section 12.5.1): the accesses of this rank end, and a barrier follows.
+
+        Returns:
+            True if this rank has made accesses in the epoch of the last fence.
 
         Raises:
             WindowError: an epoch of another kind is open.
@@ -141,7 +144,10 @@ class Epochs:
         self.check_assertion(assertion, "Fence")
         if self.locks.in_use or self._started is not None or self._exposed is not None:
             raise self.not_ended("Fence")
+        window, preceded = self._window, self._fenced and self._window.accessed
+        window.accessed = False
         self._fence_epoch(is_open=not assertion & MODE_NOSUCCEED)
+        return preceded
 
     def end_fences(self) -> None:
         """End the epoch of the last fence: one of another kind begins."""

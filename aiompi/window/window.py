@@ -261,17 +261,19 @@ class Window(Origin):
         found = area_of(target, origin, known.unit)
         if known.size >= 0:
             check_within(found[0], known.size, rank)
+        self.accessed = True
         return found if found[0].nbytes else None
 
     async def fence(self, assertion: int) -> None:
         """End all accesses of all ranks (MPI_Win_fence, section 12.5.1)."""
-        self.epochs.fence(assertion)
-        if self.at_rest:
+        preceded = self.epochs.fence(assertion)
+        wrong = preceded and assertion & MODE_NOPRECEDE
+        if self.at_rest and not wrong:
             await self.barrier()
             return
         try:
             await self.complete(self.everybody())
-            if assertion & MODE_NOPRECEDE:
+            if wrong:
                 raise self.epochs.wrong_assertion("Fence", "MODE_NOPRECEDE, but accesses of this rank came before")
         except WindowError:
             await self.barrier()  # the other ranks come

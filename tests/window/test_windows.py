@@ -512,6 +512,34 @@ def test_wrong_assertions_are_found_where_that_is_cheap(on: Callable[[int, Progr
     on(2, program)
 
 
+def test_accesses_before_a_fence_that_denies_them_are_found(on: Callable[[int, Program], None]) -> None:
+    async def program(comm: Intracomm) -> None:
+        win, own = await doubles(comm, 1)
+        one, other = np.ones(1), 1 - comm.rank
+        calls = [
+            lambda: win.Put(one, other),
+            lambda: win.Get(np.zeros(1), other),
+            lambda: win.Accumulate(one, other),
+            lambda: win.Fetch_and_op(one, np.zeros(1), other),
+        ]
+        await win.Fence(MPI.MODE_NOPRECEDE)
+        for call in calls:
+            await call()
+            with pytest.raises(WindowError, match="MODE_NOPRECEDE, but accesses of this rank came before") as info:
+                await win.Fence(MPI.MODE_NOPRECEDE)
+            assert info.value.error_class == MPI.ERR_ASSERT
+            await win.Fence(MPI.MODE_NOPRECEDE)  # nothing since the last fence
+        assert own[0] == 3
+        await win.Fence(MPI.MODE_NOSUCCEED)
+        async with win.lock(other):
+            await win.Put(one, other)
+        await win.Fence(MPI.MODE_NOPRECEDE)  # the lock has ended its accesses
+        await win.Fence(MPI.MODE_NOPRECEDE | MPI.MODE_NOSUCCEED)
+        await win.Free()
+
+    on(2, program)
+
+
 def test_a_block_frees_the_window_at_its_end(on: Callable[[int, Program], None]) -> None:
     async def program(comm: Intracomm) -> None:
         async with Win.Allocate(8, 8, comm=comm) as win, win.lock_all():

@@ -29,6 +29,7 @@ cdef class WindowBase:
     cdef public object comm
     cdef public set unflushed
     cdef public dict pending
+    cdef public bint accessed
     cdef place_t *_places
     cdef Py_ssize_t _size
     cdef list _kept
@@ -140,6 +141,7 @@ cdef class WindowBase:
         if number > (place.nbytes - nbytes) // place.unit:
             return NULL
         offset[0] = number * place.unit
+        self.accessed = True
         return place
 
     def put_at_once(self, origin, rank, target):

@@ -13,13 +13,15 @@ class WindowBase:
         comm: communicator of its messages.
         unflushed: ranks of which this rank has asked something without an answer.
         pending: operations that are not complete at this end, by rank.
+        accessed: True once this rank has accessed the memory of any rank since the last fence.
     """
 
-    __slots__ = ("comm", "pending", "unflushed")
+    __slots__ = ("accessed", "comm", "pending", "unflushed")
 
     comm: Any
     unflushed: set[int]
     pending: dict[int, set[Any]]
+    accessed: bool
 
     def prepare(self, size: int, operations: Sequence[object]) -> None:
         """Make room for the notes on the memory of each rank.

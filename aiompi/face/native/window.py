@@ -312,7 +312,7 @@ class Win(WindowCalls):
 
         Args:
             assertion: MODE_NOPRECEDE if no accesses of this rank come before the fence, MODE_NOSUCCEED if none come
-                after it, so that the epoch ends. MODE_NOSTORE and MODE_NOPUT are ignored.
+                after it, so that the epoch ends. MODE_NOSTORE and MODE_NOPUT are not checked.
 
         Raises:
             WindowError: an epoch of another kind is open.
@@ -346,7 +346,7 @@ class Win(WindowCalls):
         Args:
             group: processes of the window.
             assertion: MODE_NOCHECK if each of the processes calls `Start` with MODE_NOCHECK after this call;
-                MODE_NOSTORE and MODE_NOPUT are ignored.
+                MODE_NOSTORE and MODE_NOPUT are not checked.
 
         Raises:
             WindowError: the epoch of the last `Post` is still open, or `Post` does not take the assertion.
@@ -386,7 +386,7 @@ class Win(WindowCalls):
         Args:
             rank: rank.
             lock_type: LOCK_EXCLUSIVE, or LOCK_SHARED, which others may hold meanwhile.
-            assertion: MODE_NOCHECK is ignored.
+            assertion: MODE_NOCHECK is not checked: the call takes the lock as without it.
 
         Returns:
             A request that is complete when this rank holds the lock. If its await is cancelled or exceeds its time
@@ -410,7 +410,7 @@ class Win(WindowCalls):
         """Take the locks of all ranks, shared (MPI_Win_lock_all). Ranks that have failed are left out.
 
         Args:
-            assertion: MODE_NOCHECK is ignored.
+            assertion: MODE_NOCHECK is not checked: the call takes the lock as without it.
 
         Raises:
             WindowError: awaiting it: an epoch is open, or another task waits for a lock.
