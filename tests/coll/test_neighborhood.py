@@ -30,7 +30,6 @@ SHAPES = [(), (1,), (2,), (3,), (5,), (8,), (1, 1), (1, 2), (2, 2), (2, 3), (1, 
 GRIDS = [
     Cartesian(shape, periods) for shape in SHAPES for periods in itertools.product((False, True), repeat=len(shape))
 ]
-every_grid = pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: f"{grid.dims}-{[*map(int, grid.periods)]}")
 
 
 def arranged(ranks, topologies):
@@ -66,13 +65,12 @@ def alltoall(ranks):
     return [array.tolist() for array in received]
 
 
-@every_grid
 @pytest.mark.parametrize("eager_limit", [0, 65536])
-def test_what_leaves_a_process_forward_arrives_from_before(grid, eager_limit, world):
+def test_what_leaves_a_process_forward_arrives_from_before(eager_limit, world):
     """Also where both neighbours are one process, or the process itself."""
-    for seed in range(3):
+    for grid, seed in itertools.product(GRIDS, range(3)):
         ranks = arranged(world(grid.nnodes, seed=seed, eager_limit=eager_limit), grid)
-        assert alltoall(ranks) == [from_grid(grid, rank) for rank in range(grid.nnodes)]
+        assert alltoall(ranks) == [from_grid(grid, rank) for rank in range(grid.nnodes)], (grid.dims, grid.periods)
 
 
 def test_two_processes_in_a_circle(world):
@@ -80,8 +78,12 @@ def test_two_processes_in_a_circle(world):
     assert alltoall(arranged(world(2), Cartesian((2,), (True,)))) == [[101, 100], [1, 0]]
 
 
-@every_grid
-def test_objects_on_grids(grid, world, codec):
+def test_objects_on_grids(world, codec):
+    for grid in GRIDS:
+        check_objects(grid, world, codec)
+
+
+def check_objects(grid, world, codec):
     ranks = arranged(world(grid.nnodes), grid)
     expected = [[None if value == UNTOUCHED else value for value in from_grid(grid, r)] for r in range(grid.nnodes)]
     assert ranks.results(lambda comm: objects.neighbor_alltoall(comm, codec, outgoing(comm))) == expected
@@ -89,8 +91,12 @@ def test_objects_on_grids(grid, world, codec):
     assert ranks.results(lambda comm: objects.neighbor_allgather(comm, codec, [comm.rank])) == sources
 
 
-@every_grid
-def test_the_same_for_all_neighbours(grid, world):
+def test_the_same_for_all_neighbours(world):
+    for grid in GRIDS:
+        check_allgather(grid, world)
+
+
+def check_allgather(grid, world):
     ranks = arranged(world(grid.nnodes), grid)
     received = [np.full((2 * grid.ndims, 3), UNTOUCHED, "i") for _ in ranks.comms]
     ranks.results(lambda comm: neighborhood.neighbor_allgather(comm, np.full(3, comm.rank, "i"), received[comm.rank]))

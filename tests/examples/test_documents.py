@@ -70,31 +70,30 @@ consoles = pytest.mark.parametrize(
     [(path, i) for path in DOCUMENTS for i, _ in enumerate(pages.blocks(path, "console"))],
     ids=lambda value: name_of(value) if isinstance(value, Path) else str(value),
 )
-documents = pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 
 
 def test_readme_is_short() -> None:
     assert len(README.read_bytes()) <= 9 * 1024
 
 
-@documents
-def test_every_python_block_is_run(path: Path) -> None:
+def test_every_python_block_is_run() -> None:
     """As a cell, or as a program that a command of the same document names, perhaps as a module."""
-    lines = " ".join(text for _, text in pages.blocks(path, "console"))
-    lines += " ".join(comment for comment, _ in pages.blocks(path, "text"))
-    names = [name for name in pages.programs(path) if name not in lines]
-    assert [name for name in names if name.replace(".py", ":app") not in lines] == []
-    assert len(pages.programs(path)) + len(pages.cells(path)) == len(list(pages.blocks(path, "python")))
+    for path in DOCUMENTS:
+        lines = " ".join(text for _, text in pages.blocks(path, "console"))
+        lines += " ".join(comment for comment, _ in pages.blocks(path, "text"))
+        names = [name for name in pages.programs(path) if name not in lines]
+        assert [name for name in names if name.replace(".py", ":app") not in lines] == [], path
+        assert len(pages.programs(path)) + len(pages.cells(path)) == len(list(pages.blocks(path, "python"))), path
 
 
-@documents
-def test_pip_has_an_environment(path: Path) -> None:
+def test_pip_has_an_environment() -> None:
     """The pip of a distribution refuses to install anything outside of one (PEP 668)."""
-    made = False
-    for line in text_of(path).splitlines():
-        made |= "python3 -m venv" in line
-        assert made or not re.match(r" *(?:[A-Z_]+=\S+ )?pip install\b", line), line
-    assert not made or "apt install python3-venv" in text_of(path)
+    for path in DOCUMENTS:
+        made = False
+        for line in text_of(path).splitlines():
+            made |= "python3 -m venv" in line
+            assert made or not re.match(r" *(?:[A-Z_]+=\S+ )?pip install\b", line), (path, line)
+        assert not made or "apt install python3-venv" in text_of(path), path
 
 
 @consoles
@@ -139,7 +138,7 @@ def test_cells_of_a_notebook(path: Path) -> None:
     assert printed == "".join(text for _, text in pages.blocks(path, "text"))
 
 
-@documents
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_commands_that_are_not_run_are_possible(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extras = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
     for words in filter(None, pages.shell_lines(path)):
@@ -167,9 +166,13 @@ def accepted(main: Any, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -
     assert ended.value.code == 0
 
 
-@documents
-def test_names_are_there(path: Path) -> None:
+def test_names_are_there() -> None:
     """Documents mention only modules, names of the package, paths and settings that exist."""
+    for path in DOCUMENTS:
+        check_names(path)
+
+
+def check_names(path: Path) -> None:
     text = re.sub(r"^```python\n.*?^```$", "", text_of(path), flags=re.MULTILINE | re.DOTALL)
     assert [name for name in re.findall(r"`(aiompi(?:\.\w+)+)(?:\([^`]*\))?`", text) if not is_there(name)] == []
     paths = re.findall(r"`((?:aiompi|launcher|tests|examples|docs)/[\w./-]*)`", text)
@@ -179,9 +182,13 @@ def test_names_are_there(path: Path) -> None:
     assert options <= options_of_the_launcher() | {"--help"}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
-def test_identifiers_are_in_the_code(path: Path) -> None:
+def test_identifiers_are_in_the_code() -> None:
     """Every word of an identifier in backticks is in the code, or in a program of the page itself."""
+    for path in PAGES:
+        check_identifiers(path)
+
+
+def check_identifiers(path: Path) -> None:
     text = text_of(path)
     prose = re.sub(r"^```\w+\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     identifiers = re.findall(r"`([A-Za-z_]\w*(?:\.\w+)*)(?:\([^`]*\))?`", prose)
@@ -293,10 +300,10 @@ def test_every_page_is_in_the_navigation() -> None:
     assert [name_of(path) for path in PAGES if not text_of(path).startswith(("# ", "--8<-- "))] == []
 
 
-@documents
-def test_links_lead_somewhere(path: Path) -> None:
-    targets = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text_of(path))
-    assert [target for target in targets if "://" not in target and not (path.parent / target).exists()] == []
+def test_links_lead_somewhere() -> None:
+    for path in DOCUMENTS:
+        targets = re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", text_of(path))
+        assert [target for target in targets if "://" not in target and not (path.parent / target).exists()] == [], path
 
 
 def test_job_that_hangs(site: Site) -> None:
