@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,9 +27,11 @@ Ints = npt.NDArray[np.int32]
 
 
 def on_any_number_of_ranks(program: Program) -> Callable[[Run, int], None]:
-    """Make a test out of a program that completes on any number of ranks."""
+    """Make a test out of a program that completes on any number of ranks, in both loops by turns."""
 
-    @pytest.mark.parametrize("size", SIZES)
+    @pytest.mark.parametrize(
+        ("run", "size"), [*zip(itertools.cycle(("asyncio", "uvloop")), SIZES, strict=False)], indirect=["run"]
+    )
     def test(run: Run, size: int) -> None:
         run(completes(size, program))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
@@ -28,12 +29,16 @@ from support.worlds import STREAMS
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-def marked(name: str) -> Any:
-    return pytest.param(CHECKS[name], marks=getattr(CHECKS[name], "pytestmark", ()), id=name)
+def marked(name: str, *others: str) -> Any:
+    return pytest.param(*others, CHECKS[name], marks=getattr(CHECKS[name], "pytestmark", ()), id=name)
 
 
-@pytest.mark.parametrize("check", [*map(marked, CHECKS)])
+@pytest.mark.parametrize(
+    ("run", "check"), [*map(marked, CHECKS, itertools.cycle(["asyncio", "uvloop"]))], indirect=["run"]
+)
 def test_local_world(run: Run, check: Check) -> None:
+    """In one loop each: `test_joined_world` makes them all in both."""
+
     async def main() -> None:
         async with asyncio.timeout(LIMIT):
             await check(aiompi.local_world(SIZE))
