@@ -45,6 +45,8 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
 }
 TESTS = Path(__file__).parent
+#: which pytest loads by itself where aiompi is installed
+pytest_plugins = ["aiompi.testing"]
 #: fixtures of tests that start processes
 STARTING = {"site", "launch", "machines", "slurm"}
 #: folders with files that take minutes

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import aiompi
-from aiompi import MPI, File, FileError, Intracomm
+from aiompi import MPI, File, FileError, Intracomm, World
 from aiompi.errors import (
     InvalidArgumentError,
     InvalidBufferError,
@@ -21,7 +21,7 @@ from aiompi.errors import (
 )
 from aiompi.file import failures
 from support.jobs import Site, in_face
-from support.spmd import Run, on
+from support.spmd import Run, on, ranks
 
 NEW = MPI.MODE_CREATE | MPI.MODE_RDWR
 
@@ -107,33 +107,31 @@ def test_a_wrong_argument_in_one_process_fails_in_all(run: Run, path: Path) -> N
     assert path.stat().st_size == 3
 
 
-def test_positions_beyond_64_bits(run: Run, path: Path) -> None:
-    async def program(comm: Intracomm) -> None:
-        async with File.Open(comm, path, NEW) as file:
-            for call in [
-                lambda: file.Seek(2**63),
-                lambda: file.Write_at(2**63, b"x"),
-                lambda: file.Write_at(2**63 - 1, b"x"),
-                lambda: file.Iread_at(2**63 - 1, bytearray(1)),
-                lambda: file.Seek_shared(2**63),
-                lambda: file.Seek_shared(10**5000),
-            ]:
-                with pytest.raises((InvalidArgumentError, ValueError)):
-                    await call()
-            await file.Seek(2**63 - 2)
-            with pytest.raises(InvalidArgumentError):
-                await file.Write_all(b"xy")
-            assert file.Get_position() == 2**63 - 2
-            await file.Seek_shared(2**63 - 1)
-            for write in (file.Write_ordered, file.Write_shared):
-                with pytest.raises(InvalidArgumentError, match="shared pointer"):
-                    await write(b"x")
-            await file.Set_view(2**63 - 2, MPI.BYTE, MPI.BYTE.Create_resized(0, 2).Commit())
-            with pytest.raises(InvalidArgumentError, match="reaches to byte"):
-                await file.Write_at_all(0, b"xy")
-            assert await file.Get_size() == 0
-
-    on(run, 2, program)
+@ranks(2)
+async def test_positions_beyond_64_bits(world: World, path: Path) -> None:
+    async with File.Open(world, path, NEW) as file:
+        for call in [
+            lambda: file.Seek(2**63),
+            lambda: file.Write_at(2**63, b"x"),
+            lambda: file.Write_at(2**63 - 1, b"x"),
+            lambda: file.Iread_at(2**63 - 1, bytearray(1)),
+            lambda: file.Seek_shared(2**63),
+            lambda: file.Seek_shared(10**5000),
+        ]:
+            with pytest.raises((InvalidArgumentError, ValueError)):
+                await call()
+        await file.Seek(2**63 - 2)
+        with pytest.raises(InvalidArgumentError):
+            await file.Write_all(b"xy")
+        assert file.Get_position() == 2**63 - 2
+        await file.Seek_shared(2**63 - 1)
+        for write in (file.Write_ordered, file.Write_shared):
+            with pytest.raises(InvalidArgumentError, match="shared pointer"):
+                await write(b"x")
+        await file.Set_view(2**63 - 2, MPI.BYTE, MPI.BYTE.Create_resized(0, 2).Commit())
+        with pytest.raises(InvalidArgumentError, match="reaches to byte"):
+            await file.Write_at_all(0, b"xy")
+        assert await file.Get_size() == 0
 
 
 def test_other_collective_calls_are_noticed(run: Run, path: Path) -> None:
@@ -173,22 +171,20 @@ def test_hints_of_rank_0_count(run: Run, path: Path) -> None:
     assert path.read_bytes() == bytes([0, 1, 2]) * 100
 
 
-def test_open_with_wrong_arguments_in_one_process(run: Run, path: Path) -> None:
-    async def program(comm: Intracomm) -> None:
-        for bad, kind in [
-            ((path, 2**63), FileError),
-            ((path, "r"), TypeError),
-            ((5, NEW), TypeError),
-            ((path, NEW, {1: 2}), TypeError),
-            (("a\0b", NEW), FileError),
-        ]:
-            expected = kind if comm.rank == 1 else (FileError if kind is FileError else InvalidArgumentError)
-            with pytest.raises(expected) as failure:
-                await File.Open(comm, *(bad if comm.rank == 1 else (path, NEW)))
-            assert comm.rank == 1 or "at rank 1: " in str(failure.value)
-        await (await File.Open(comm, path, NEW)).Close()
-
-    on(run, 3, program)
+@ranks(3)
+async def test_open_with_wrong_arguments_in_one_process(world: World, path: Path) -> None:
+    for bad, kind in [
+        ((path, 2**63), FileError),
+        ((path, "r"), TypeError),
+        ((5, NEW), TypeError),
+        ((path, NEW, {1: 2}), TypeError),
+        (("a\0b", NEW), FileError),
+    ]:
+        expected = kind if world.rank == 1 else (FileError if kind is FileError else InvalidArgumentError)
+        with pytest.raises(expected) as failure:
+            await File.Open(world, *(bad if world.rank == 1 else (path, NEW)))
+        assert world.rank == 1 or "at rank 1: " in str(failure.value)
+    await (await File.Open(world, path, NEW)).Close()
 
 
 def test_a_split_collective_is_the_only_one(run: Run, path: Path) -> None:
@@ -235,21 +231,18 @@ def test_a_split_collective_is_the_only_one(run: Run, path: Path) -> None:
     assert path.read_bytes()[:3] == b"xzx"
 
 
-def test_a_rank_that_closes_instead(run: Run, path: Path) -> None:
+@ranks(3)
+async def test_a_rank_that_closes_instead(world: World, path: Path) -> None:
     """No rank waits for it any more, neither in the calls that follow nor to close the file."""
-
-    async def program(comm: Intracomm) -> None:
-        file = await File.Open(comm, path, NEW)
-        with pytest.raises(FileError, match="has called File_") as failure:
-            await (file.Close() if comm.rank == 1 else file.Write_all(b"x"))
-        assert failure.value.error_class == MPI.ERR_NOT_SAME
-        if comm.rank != 1:
-            for call in (lambda: file.Read_all(bytearray(1)), file.Close):
-                with pytest.raises(FileError, match="rank 1 has called File_close"):
-                    await call()
-        assert not file
-
-    on(run, 3, program)
+    file = await File.Open(world, path, NEW)
+    with pytest.raises(FileError, match="has called File_") as failure:
+        await (file.Close() if world.rank == 1 else file.Write_all(b"x"))
+    assert failure.value.error_class == MPI.ERR_NOT_SAME
+    if world.rank != 1:
+        for call in (lambda: file.Read_all(bytearray(1)), file.Close):
+            with pytest.raises(FileError, match="rank 1 has called File_close"):
+                await call()
+    assert not file
 
 
 @pytest.mark.parametrize("face", ["native", "blocking"])

@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 import aiompi
-from aiompi import MPI, File, FileError, Intracomm, hooks
+from aiompi import MPI, File, FileError, Intracomm, World, hooks
 from aiompi.face.errhandlers import consult
 from aiompi.file import aggregation, collective, disk, transfer
 from aiompi.file.aggregation import Part, Pieces
 from support.jobs import Site, in_face
 from support.limits import LIMIT
-from support.spmd import Run, on
+from support.spmd import Run, on, ranks
 
 NEW = MPI.MODE_CREATE | MPI.MODE_RDWR
 
@@ -55,43 +55,39 @@ def test_what_cannot_be_opened(run: Run, tmp_path: Path, name: str, mode: int, e
     on(run, 3, program)
 
 
-def test_modes_and_views_that_differ(run: Run, path: Path) -> None:
-    async def program(comm: Intracomm) -> None:
+@ranks(2)
+async def test_modes_and_views_that_differ(world: World, path: Path) -> None:
+    with pytest.raises(FileError) as failure:
+        await File.Open(world, path, NEW | (MPI.MODE_EXCL if world.rank else 0))
+    assert failure.value.error_class == MPI.ERR_NOT_SAME
+    async with File.Open(world, path, NEW) as file:
         with pytest.raises(FileError) as failure:
-            await File.Open(comm, path, NEW | (MPI.MODE_EXCL if comm.rank else 0))
+            await file.Set_view(0, MPI.INT if world.rank else MPI.DOUBLE)
         assert failure.value.error_class == MPI.ERR_NOT_SAME
-        async with File.Open(comm, path, NEW) as file:
-            with pytest.raises(FileError) as failure:
-                await file.Set_view(0, MPI.INT if comm.rank else MPI.DOUBLE)
-            assert failure.value.error_class == MPI.ERR_NOT_SAME
-            with pytest.raises(FileError) as failure:
-                await file.Set_size(comm.rank)
-            assert failure.value.error_class == MPI.ERR_NOT_SAME
-
-    on(run, 2, program)
+        with pytest.raises(FileError) as failure:
+            await file.Set_size(world.rank)
+        assert failure.value.error_class == MPI.ERR_NOT_SAME
 
 
-def test_a_view_that_is_wrong_in_one_process_is_so_in_all(run: Run, path: Path) -> None:
-    async def program(comm: Intracomm) -> None:
-        async with File.Open(comm, path, NEW) as file:
-            disp = -1 if comm.rank == 1 else 0
-            with pytest.raises(aiompi.InvalidArgumentError, match="disp is -1"):
-                await file.Set_view(disp)
-            with pytest.raises(FileError) as failure:
-                await file.Set_view(0, MPI.INT, MPI.INT, "strange")
-            assert failure.value.error_class == MPI.ERR_UNSUPPORTED_DATAREP
-            backwards = MPI.INT.Create_indexed_block(1, [1, 0]).Commit()
-            with pytest.raises(aiompi.InvalidArgumentError, match="ascending"):
-                await file.Set_view(0, MPI.INT, backwards)
-            with pytest.raises(aiompi.InvalidArgumentError, match="overlaps with the next"):
-                await file.Set_view(0, MPI.INT, MPI.INT.Create_vector(2, 1, 2).Create_resized(0, 4).Commit())
-            await file.Set_view(0, MPI.INT)
-            with pytest.raises(MPI.InvalidCountError):
-                file.Write(b"123")
-            with pytest.raises(aiompi.InvalidArgumentError):
-                file.Write_at(-1, b"1234")
-
-    on(run, 2, program)
+@ranks(2)
+async def test_a_view_that_is_wrong_in_one_process_is_so_in_all(world: World, path: Path) -> None:
+    async with File.Open(world, path, NEW) as file:
+        disp = -1 if world.rank == 1 else 0
+        with pytest.raises(aiompi.InvalidArgumentError, match="disp is -1"):
+            await file.Set_view(disp)
+        with pytest.raises(FileError) as failure:
+            await file.Set_view(0, MPI.INT, MPI.INT, "strange")
+        assert failure.value.error_class == MPI.ERR_UNSUPPORTED_DATAREP
+        backwards = MPI.INT.Create_indexed_block(1, [1, 0]).Commit()
+        with pytest.raises(aiompi.InvalidArgumentError, match="ascending"):
+            await file.Set_view(0, MPI.INT, backwards)
+        with pytest.raises(aiompi.InvalidArgumentError, match="overlaps with the next"):
+            await file.Set_view(0, MPI.INT, MPI.INT.Create_vector(2, 1, 2).Create_resized(0, 4).Commit())
+        await file.Set_view(0, MPI.INT)
+        with pytest.raises(MPI.InvalidCountError):
+            file.Write(b"123")
+        with pytest.raises(aiompi.InvalidArgumentError):
+            file.Write_at(-1, b"1234")
 
 
 def test_direction(run: Run, path: Path) -> None:
@@ -112,24 +108,22 @@ def test_direction(run: Run, path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["enable", "disable"])
-def test_a_full_device_fails_at_all_ranks(run: Run, way: str) -> None:
-    async def program(comm: Intracomm) -> None:
-        info = aiompi.Info.Create({"romio_cb_write": way})
-        async with File.Open(comm, "/dev/full", MPI.MODE_WRONLY, info) as file:
-            data = b"x" * 100 if comm.rank == 1 else b""
-            with pytest.raises(FileError, match="No space left") as failure:
-                await file.Write_at_all(0, data)
-            assert failure.value.error_class == MPI.ERR_NO_SPACE
-            if comm.rank == 1:
-                with pytest.raises(FileError, match=r"/dev/full.*No space") as failure:
-                    await file.Write_at(0, data)
-                assert isinstance(failure.value.__cause__, OSError)
-                assert failure.value.__cause__.errno == errno.ENOSPC
-            copy = pickle.loads(pickle.dumps(failure.value))
-            assert (copy.error_class, str(copy)) == (MPI.ERR_NO_SPACE, str(failure.value))
-            assert (await file.Write_at_all(0, b"")).count == 0
-
-    on(run, 3, program)
+@ranks(3)
+async def test_a_full_device_fails_at_all_ranks(world: World, way: str) -> None:
+    info = aiompi.Info.Create({"romio_cb_write": way})
+    async with File.Open(world, "/dev/full", MPI.MODE_WRONLY, info) as file:
+        data = b"x" * 100 if world.rank == 1 else b""
+        with pytest.raises(FileError, match="No space left") as failure:
+            await file.Write_at_all(0, data)
+        assert failure.value.error_class == MPI.ERR_NO_SPACE
+        if world.rank == 1:
+            with pytest.raises(FileError, match=r"/dev/full.*No space") as failure:
+                await file.Write_at(0, data)
+            assert isinstance(failure.value.__cause__, OSError)
+            assert failure.value.__cause__.errno == errno.ENOSPC
+        copy = pickle.loads(pickle.dumps(failure.value))
+        assert (copy.error_class, str(copy)) == (MPI.ERR_NO_SPACE, str(failure.value))
+        assert (await file.Write_at_all(0, b"")).count == 0
 
 
 @pytest.mark.parametrize(("number", "expected"), [(errno.ENOSPC, MPI.ERR_NO_SPACE), (errno.EDQUOT, MPI.ERR_QUOTA)])

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import aiompi
-from aiompi import MPI, File, Intracomm, Status
+from aiompi import MPI, File, Intracomm, Status, World
 from aiompi.errors import InvalidCountError
-from support.spmd import Run, on
+from support.spmd import Run, on, ranks
 
 NEW = MPI.MODE_CREATE | MPI.MODE_RDWR
 
@@ -61,12 +61,10 @@ def test_a_rank_without_a_part_of_the_array(run: Run, path: Path) -> None:
     assert np.fromfile(path).tolist() == [1, 0, 1, 0, 3]
 
 
-def test_a_mode_is_a_sum_of_constants(run: Run, path: Path) -> None:
-    async def program(comm: Intracomm) -> None:
-        with pytest.raises(TypeError, match=r"File.Open: amode is 'w': expected a sum of modes, such as MODE_CREATE"):
-            await File.Open(comm, path, "w")  # type: ignore[arg-type]
-
-    on(run, 1, program)
+@ranks(1)
+async def test_a_mode_is_a_sum_of_constants(world: World, path: Path) -> None:
+    with pytest.raises(TypeError, match=r"File.Open: amode is 'w': expected a sum of modes, such as MODE_CREATE"):
+        await File.Open(world, path, "w")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("way", ["enable", "disable", "automatic"])
@@ -111,23 +109,21 @@ def test_what_no_rank_gives_is_left_alone(run: Run, path: Path, way: str) -> Non
     assert path.read_bytes() == expected
 
 
-def test_memory_with_gaps(run: Run, path: Path) -> None:
-    async def program(comm: Intracomm) -> None:
-        async with File.Open(comm, path, NEW) as file:
-            table = np.arange(40, dtype="i4").reshape(8, 5)
-            await file.Write(table[:, 1])
-            large = np.arange(2**16, dtype="i4").reshape(4, -1)
-            await file.Write(large[::2])
-            found = np.zeros((8, 5), "i4")
-            await file.Seek(0)
-            await file.Read(found[:, 2])
-            assert found[:, 2].tolist() == table[:, 1].tolist()
-            assert not found[:, 1].any()
-            again = np.zeros_like(large)
-            assert (await file.Read(again[1::2])).Get_count(MPI.INT) == 2**15
-            assert (again[1::2] == large[::2]).all()
-
-    on(run, 1, program)
+@ranks(1)
+async def test_memory_with_gaps(world: World, path: Path) -> None:
+    async with File.Open(world, path, NEW) as file:
+        table = np.arange(40, dtype="i4").reshape(8, 5)
+        await file.Write(table[:, 1])
+        large = np.arange(2**16, dtype="i4").reshape(4, -1)
+        await file.Write(large[::2])
+        found = np.zeros((8, 5), "i4")
+        await file.Seek(0)
+        await file.Read(found[:, 2])
+        assert found[:, 2].tolist() == table[:, 1].tolist()
+        assert not found[:, 1].any()
+        again = np.zeros_like(large)
+        assert (await file.Read(again[1::2])).Get_count(MPI.INT) == 2**15
+        assert (again[1::2] == large[::2]).all()
 
 
 def test_pointers(run: Run, path: Path) -> None:
@@ -313,24 +309,20 @@ def test_append_starts_at_the_end(run: Run, path: Path) -> None:
     assert path.read_bytes() == b"ABcde"
 
 
-def test_sequential_files_have_the_shared_pointer_only(run: Run, path: Path) -> None:
-    async def program(comm: Intracomm) -> None:
-        async with File.Open(comm, path, MPI.MODE_CREATE | MPI.MODE_WRONLY | MPI.MODE_SEQUENTIAL) as file:
-            await file.Write_ordered(b"ab")
-            for call in (lambda: file.Write_at(0, b""), lambda: file.Write_all(b""), lambda: file.Seek(0)):
-                with pytest.raises(aiompi.FileError) as failure:
-                    await call()
-                assert failure.value.error_class == MPI.ERR_UNSUPPORTED_OPERATION
-            await file.Set_view(MPI.DISPLACEMENT_CURRENT)
-            assert file.Get_view()[0] == 2 * comm.size
-
-    on(run, 2, program)
+@ranks(2)
+async def test_sequential_files_have_the_shared_pointer_only(world: World, path: Path) -> None:
+    async with File.Open(world, path, MPI.MODE_CREATE | MPI.MODE_WRONLY | MPI.MODE_SEQUENTIAL) as file:
+        await file.Write_ordered(b"ab")
+        for call in (lambda: file.Write_at(0, b""), lambda: file.Write_all(b""), lambda: file.Seek(0)):
+            with pytest.raises(aiompi.FileError) as failure:
+                await call()
+            assert failure.value.error_class == MPI.ERR_UNSUPPORTED_OPERATION
+        await file.Set_view(MPI.DISPLACEMENT_CURRENT)
+        assert file.Get_view()[0] == 2 * world.size
 
 
-def test_status_is_that_of_an_empty_access(run: Run, path: Path) -> None:
-    async def program(comm: Intracomm) -> None:
-        async with File.Open(comm, path, NEW) as file:
-            assert await file.Write_all(b"") == Status()
-            assert await file.Read(bytearray()) == Status()
-
-    on(run, 2, program)
+@ranks(2)
+async def test_status_is_that_of_an_empty_access(world: World, path: Path) -> None:
+    async with File.Open(world, path, NEW) as file:
+        assert await file.Write_all(b"") == Status()
+        assert await file.Read(bytearray()) == Status()

@@ -28,6 +28,11 @@ async def everywhere(world: Sequence[Intracomm], program: Program) -> None:
             group.create_task(program(comm))
 
 
+def ranks(size: int) -> pytest.MarkDecorator:
+    """Return a mark: each rank of a local world runs the test, as a task."""
+    return pytest.mark.mpi(ranks=size, timeout=LIMIT)
+
+
 def on(run: Run, size: int, program: Program) -> None:
     """Run a program on all ranks of a new local world."""
 
