@@ -24,7 +24,7 @@ from support.jobs import NEAREST, Site
 
 @pytest.mark.parametrize(("transport", "way"), [*zip(itertools.cycle(TRANSPORTS), WAYS[1:], strict=False)])
 def test_a_short_campaign(transport: str, way: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["faults", "--count", "2", "--seed", "17", "--transports", transport, "--ways", way]) == 0
+    assert main(["faults", "--count", "1", "--seed", "17", "--transports", transport, "--ways", way]) == 0
     out = capsys.readouterr().out
     assert f"{transport:14}{way:10}" in out
 

@@ -302,7 +302,7 @@ def test_modules_of_a_program_with_usual_names(launch, tmp_path: Path, path: str
         archive.write(tmp_path / path, path)
         archive.writestr("__main__.py", text)
     ways = (["app.py"], ["-m", "app"], ["python", "-c", "import app"], ["python", "."], ["python", "archive"])
-    for words in ways if path in ("pickle.py", "cmd.py") else ways[:2]:
+    for words in ways if path in ("pickle.py", "cmd.py") else ways[:1]:
         result = launch("-n", "2", *words, cwd=tmp_path)
         assert (sorted(result.stdout.split()), result.stderr) == (sorted([str(forked), "True"] * 2), "")
 
