@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -82,8 +83,9 @@ def test_next():
 def run(directory: Path, grace: float, *arguments: str) -> str:
     (directory / "pytest.ini").write_text("[pytest]\n")
     (directory / "conftest.py").write_text(CONFTEST.replace("GRACE, 0", f"{grace}, 0"))
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(words, cwd=directory, capture_output=True, text=True, check=False).stdout
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist", *arguments]
+    environ = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # most of a worker's start are plugins
+    return subprocess.run(words, cwd=directory, env=environ, capture_output=True, text=True, check=False).stdout
 
 
 def test_what_hangs_is_interrupted(tmp_path: Path) -> None:
