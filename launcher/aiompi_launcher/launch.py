@@ -1,35 +1,53 @@
 """Runs a job, from its specification to its exit code.
 
-The launcher forks the watchdog, and starts the processes that fork ranks. The fork servers import the modules of a rank
-while the launcher imports its own modules, which takes about as long. So this module imports little.
+The launcher forks itself for a process that forks the ranks of Python programs, and then the watchdog. The fork
+server imports the modules of a rank while the launcher imports its own. So this module imports only modules that both
+need.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import sys
 
 from aiompi.wire.variables import ENV_CONTROL, ENV_LIFELINE, ENV_SPAWN_OPTIONS
 from aiompi_launcher.spec import RunSpec
-from aiompi_launcher.start.ranks import Starting
+from aiompi_launcher.start.forked import ForkServer, fork
+from aiompi_launcher.start.forkserver import Rank
+from aiompi_launcher.start.ranks import Starting, forks
 from aiompi_launcher.start.watchdog import contact, job_directory
 
 
-def run(spec: RunSpec, name: str) -> int:
+def run(spec: RunSpec, name: str, *, alone: bool) -> int | Rank:
     """Run a job whose processes the launcher starts.
 
     Args:
         spec: the job.
         name: of the program, for messages.
+        alone: True if this process runs nothing but the launcher, so that ranks can be forked from it.
 
     Returns:
-        The exit code for the launcher.
+        The exit code for the launcher; in a rank that has been forked from it, the rank for the caller to run.
 
     Raises:
         OSError: the directory of the job or of its output cannot be created.
         InvalidArgumentError: a setting is wrong, or the job has an IMPI server, but no authentication method is
             available.
     """
+    forks_ranks = spec.hosts is None and any(forks(spec, program) for program in spec.programs)
+    if not (alone and forks_ranks and _is_bare_python()):
+        return _run(spec, name, None)
+    del sys.path[0]  # the directory of the launcher's program, or the working directory
+    server = fork()
+    if isinstance(server, Rank):
+        return server
+    with contextlib.closing(server):
+        return _run(spec, name, server)
+
+
+def _run(spec: RunSpec, name: str, server: ForkServer | None) -> int:
     if spec.output_dir:
         os.makedirs(spec.output_dir, exist_ok=True)
     lifeline = _describe_job(spec)
@@ -38,10 +56,16 @@ def run(spec: RunSpec, name: str) -> int:
             from aiompi_launcher.supervise import Supervision  # the agents of the hosts start fork servers
 
             return Supervision(spec, name, lifeline, directory, watchdog).run_on(spec.hosts)
-        with Starting(spec, {ENV_CONTROL: contact(directory)}) as starting:
+        with Starting(spec, {ENV_CONTROL: contact(directory)}, server) as starting:
             from aiompi_launcher.supervise import Supervision  # meanwhile
 
             return Supervision(spec, name, lifeline, directory, watchdog).run(starting)
+
+
+def _is_bare_python() -> bool:
+    """Return True if this Python has no options, which its ranks would have too, and has its standard streams."""
+    first = sys.orig_argv[1]
+    return (first == "-m" or not first.startswith("-")) and None not in (sys.stdin, sys.stdout, sys.stderr)
 
 
 def _describe_job(spec: RunSpec) -> str | None:

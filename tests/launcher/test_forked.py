@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from aiompi_launcher.start.forked import ForkServer, adopting
+from aiompi_launcher.start.forked import adopting, execute_server
+from aiompi_launcher.start.forkserver import Order
 from aiompi_launcher.start.python import PythonProgram
 from support.jobs import ROOTS, Site
 from support.limits import LIMIT
@@ -259,13 +260,15 @@ def test_modules_that_cannot_be_run(launch, directory: Path):
         (True, ["-n", "2", "app.py"], {}),
         (True, ["-n", "2", "-m", "app"], {"PYTHONHASHSEED": "0"}),
         (True, ["-n", "2", "--env", "A=1", "app.py"], {}),
+        (True, ["-n", "2", "--env", "LC_ALL=C", "--wdir", ".", "app.py"], {}),
         (True, ["-n", "2", "--mpi4py", "-m", "app"], {}),
         (True, ["-n", "2", sys.executable, "app.py"], {}),
         (True, ["-n", "2", "python", "-W", "ignore", "-m", "app"], {}),
         (False, ["--no-prefork", "-n", "2", "app.py"], {}),
         (False, ["-n", "2", "python", "-I", "app.py"], {}),
         (False, ["-n", "2", "env", "python", "app.py"], {}),
-        (False, ["app.py", ":", "app.py"], {}),
+        (True, ["app.py", ":", "app.py"], {}),
+        (False, ["python", "-u", "app.py", ":", "python", "-B", "app.py"], {}),
         (False, ["-n", "2", "--env", "PYTHONHASHSEED=0", "app.py"], {}),
         (False, ["-n", "2", "-x", "PYTHONHASHSEED", "app.py"], {"PYTHONHASHSEED": "0"}),
         (False, ["-n", "2", "--mpi4py", "-x", "PYTHONPATH=", "-m", "app"], {}),
@@ -305,6 +308,26 @@ def test_modules_of_a_program_with_usual_names(launch, tmp_path: Path, path: str
     for words in ways if path in ("pickle.py", "cmd.py") else ways[:1]:
         result = launch("-n", "2", *words, cwd=tmp_path)
         assert (sorted(result.stdout.split()), result.stderr) == (sorted([str(forked), "True"] * 2), "")
+
+
+def test_variables_that_are_read_at_the_start(launch, tmp_path: Path):
+    (tmp_path / "app.py").write_text("import time, aiompi.core\nprint(aiompi.core.form, time.tzname[0])")
+    result = launch("-n", "2", "--env", "AIOMPI_CORE=pure", "--env", "TZ=XYZ0", "app.py", cwd=tmp_path)
+    assert (result.stdout, result.stderr) == ("pure XYZ\n" * 2, "")
+
+
+def test_objects_of_a_program_are_torn_down(launch, tmp_path: Path):
+    """So a file that is left open is complete. Modules that a rank has imported before are not torn down."""
+    (tmp_path / "app.py").write_text(
+        "import json, os, sys\n"
+        "class Last:\n"
+        "    def __del__(self): print('gone', json.dumps is not None)\n"
+        "last, file = Last(), open(os.environ['AIOMPI_RANK'], 'w')\n"
+        "file.write('text')\n"
+    )
+    result = launch("-n", "2", "app.py", cwd=tmp_path)
+    assert (result.stdout, result.stderr) == ("gone True\n" * 2, "")
+    assert [(tmp_path / name).read_text() for name in "01"] == ["text"] * 2
 
 
 def test_modules_beside_a_program_that_is_a_directory_are_not_found(launch, tmp_path: Path):
@@ -377,7 +400,7 @@ def forks(tmp_path: Path):
     def forks(text: str) -> dict[str, str]:
         head = "import errno, os, signal, sys\noriginal = os.fork\n"
         (tmp_path / "sitecustomize.py").write_text(
-            f"{head}{text}\nif 'forkserver.py' in str(sys.orig_argv): os.fork = fork"
+            f"{head}{text}\nos.fork = lambda: (fork if 'aiompi.MPI' in sys.modules else original)()"
         )
         return {"PYTHONPATH": os.pathsep.join([str(tmp_path), *ROOTS])}
 
@@ -411,15 +434,19 @@ def fork():
     site.settle()
 
 
+def order(program: PythonProgram) -> Order:
+    return Order(sys.executable, *program, directory=os.getcwd(), environ={}, mpi4py=False)
+
+
 def test_the_process_that_forks_may_end_too_early(tmp_path: Path):
     (tmp_path / "aiompi").mkdir()
     (tmp_path / "aiompi" / "__init__.py").write_text("raise SystemExit(9)")
     before = os.listdir("/proc/self/fd")
     with open(os.devnull, "r+b") as null:
-        server = ForkServer(APP, directory=None, environ={"PYTHONPATH": str(tmp_path)})
+        server = execute_server(APP, directory=None, environ={"PYTHONPATH": str(tmp_path)})
         for _ in range(2):
             with pytest.raises(OSError, match="has ended with status 9"):
-                server.start([null.fileno()] * 3, {})
+                server.start(order(APP), [null.fileno()] * 3, {})
         server.close()
     assert os.listdir("/proc/self/fd") == before
 
@@ -429,11 +456,11 @@ def test_ranks_are_told_of_whenever_they_end(tmp_path: Path, is_gone, wait_until
     program.write_text("import os\nos.read(0, 1)\nos._exit(int(os.environ['CODE']))")
     before, others = os.listdir("/proc/self/fd"), children(os.getpid())
     command = PythonProgram((sys.executable,), (str(program),))
-    server = ForkServer(command, directory=None, environ={"PYTHONPATH": os.pathsep.join(ROOTS)})
+    server = execute_server(command, directory=None, environ={"PYTHONPATH": os.pathsep.join(ROOTS)})
     read_end, write_end = os.pipe()
     with adopting(), open(read_end, "rb") as pipe, open(os.devnull, "r+b") as null:
         ended, waiting = (
-            server.start([file.fileno(), null.fileno(), null.fileno()], {"CODE": code})
+            server.start(order(command), [file.fileno(), null.fileno(), null.fileno()], {"CODE": code})
             for file, code in ((null, "7"), (pipe, "8"))
         )
         wait_until(lambda: is_gone(ended.pid), "the first rank has ended")

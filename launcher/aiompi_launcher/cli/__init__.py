@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiompi.errors import MPIError
 from aiompi_launcher.cli.command_line import parse
@@ -29,31 +30,61 @@ from aiompi_launcher.spec import (
     Spec,
 )
 
+if TYPE_CHECKING:
+    from aiompi_launcher.start.forkserver import Rank
+
 _SHIMS: Final = os.path.join(os.path.dirname(__file__), "shims")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of aiompi-launch; return the exit code."""
-    return _main(sys.argv[1:] if argv is None else argv, "aiompi-launch")
+    """Entry point of aiompi-launch.
+
+    Args:
+        argv: arguments, None for those of this process. Then the process is the launcher only, and ends here.
+
+    Returns:
+        The exit code.
+    """
+    return _main(argv, "aiompi-launch")
 
 
 def impirun(argv: Sequence[str] | None = None) -> int:
     """Entry point of impirun, the same program under the name that IMPI 0.0 gives it (section 2.2)."""
-    return _main(sys.argv[1:] if argv is None else argv, "impirun")
+    return _main(argv, "impirun")
 
 
-def _main(argv: Sequence[str], name: str) -> int:
+def _main(argv: Sequence[str] | None, name: str) -> int:
     _open_standard_descriptors()
+    result = _result(sys.argv[1:] if argv is None else argv, name, alone=argv is None)
+    if not isinstance(result, int):
+        result.run()
+        sys.exit()
+    if argv is None:
+        _end(result)
+    return result
+
+
+def _result(argv: Sequence[str], name: str, *, alone: bool) -> int | Rank:
     try:
         spec = parse(argv, name)
         check_limits()
-        return _run(spec, name)
+        return _run(spec, name, alone=alone)
     except KeyboardInterrupt:
         return EXIT_SIGNAL + signal.SIGINT
     except (OSError, MPIError) as error:
         with contextlib.suppress(OSError):
             print(f"{name}: {_explain(error)}", file=sys.stderr)
         return EXIT_FAILURE
+
+
+def _end(code: int) -> None:
+    """End this process without the exit of Python, which takes as long as a third of its imports."""
+    if sys.warnoptions:
+        gc.collect()  # warns of objects that are not closed
+    with contextlib.suppress(AttributeError, OSError):  # closed, or full: Python says so
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _explain(error: OSError | MPIError) -> str:
@@ -75,7 +106,7 @@ def _cwd_is_gone() -> bool:
     return False
 
 
-def _run(spec: Spec, name: str) -> int:
+def _run(spec: Spec, name: str, *, alone: bool) -> int | Rank:
     if isinstance(spec, ServerSpec):
         from aiompi_launcher.impi import server
 
@@ -89,7 +120,7 @@ def _run(spec: Spec, name: str) -> int:
     if isinstance(spec, RunSpec):
         from aiompi_launcher import launch
 
-        return launch.run(spec, name)
+        return launch.run(spec, name, alone=alone)
     from aiompi_launcher import serve
 
     return serve.serve(spec, name)

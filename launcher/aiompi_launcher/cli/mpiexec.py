@@ -145,7 +145,8 @@ def main() -> int:
         print(f"aiompi {metadata.version('aiompi')}: mpiexec with the options of MPICH (HYDRA)")
         return 0
     try:
-        return cli.main(translate(argv))
+        sys.argv[1:] = translate(argv)
+        return cli.main()
     except UsageError as error:
         print(f"mpiexec: {error}; `mpiexec -help` lists what aiompi knows", file=sys.stderr)
         return _EXIT_USAGE

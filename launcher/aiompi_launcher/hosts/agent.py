@@ -7,6 +7,7 @@ killed, its watchdog does.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import os
@@ -27,8 +28,8 @@ from aiompi_launcher.hosts.starters import FORK, SRUN, SSH, StartedAgent, start_
 from aiompi_launcher.job.admission import NOT_OPEN
 from aiompi_launcher.spec import EXIT_FAILURE, RunSpec, Section
 from aiompi_launcher.start.directory import RunDirectory
-from aiompi_launcher.start.forked import EarlyForkServer
-from aiompi_launcher.start.forkserver import fork_early
+from aiompi_launcher.start.forked import ForkServer, fork
+from aiompi_launcher.start.forkserver import Rank
 from aiompi_launcher.start.ranks import RankProcess, StartError, Starting
 from aiompi_launcher.start.watchdog import CONTROL, KILL_GRACE, Watchdog, contact, job_directory, living, signal_group
 
@@ -44,7 +45,7 @@ _READ: Final = 64 * 2**10
 _BACKLOG: Final = 2**20  # bytes waiting for the launcher above which the agent reads no more data for the launcher
 
 
-def main(starter: str, server: EarlyForkServer | None = None) -> int:
+def main(starter: str, server: ForkServer | None = None) -> int:
     """Be an agent.
 
     Args:
@@ -67,8 +68,6 @@ def main(starter: str, server: EarlyForkServer | None = None) -> int:
         agent = Agent(plan, directory, watchdog, starter)
         agent.start_agents()
         with agent.starting(server) as starting:
-            import asyncio  # imported while the other process starts
-
             return asyncio.run(agent.run(starting, (reader, writer), decoder, early))
 
 
@@ -174,7 +173,7 @@ class Agent:
             text = f"{self._plan.starter[0]} cannot be started: {error.strerror}"
             self._trouble = messages.Trouble(self._part.host, text, EXIT_FAILURE)
 
-    def starting(self, server: EarlyForkServer | None) -> Starting:
+    def starting(self, server: ForkServer | None) -> Starting:
         """Return the start of the ranks; see `Starting` for the argument."""
         stdin = self._part.ranks.index(self._plan.stdin) if self._plan.stdin in self._part.ranks else None
         variables = {ENV_CONTROL: contact(self._directory)}
@@ -403,6 +402,8 @@ def _addresses(starter: str) -> tuple[str, str]:
 
 if __name__ == "__main__":
     del sys.path[0]  # the working directory
-    forked = fork_early() if FORK in sys.argv else ()
-    if forked is not None:  # not a rank; skip the exit of Python
-        os._exit(main(sys.argv[1], EarlyForkServer(*forked) if forked else None))
+    forked = fork() if FORK in sys.argv else None
+    if isinstance(forked, Rank):
+        forked.run()
+    else:
+        os._exit(main(sys.argv[1], forked))  # skips the exit of Python

@@ -11,85 +11,22 @@ import ctypes
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from aiompi_launcher.start.process import Process
-from aiompi_launcher.start.python import PythonProgram, find
+from aiompi_launcher.start import forkserver
+from aiompi_launcher.start.forkserver import Order, Rank
+from aiompi_launcher.start.process import Process, execute
+from aiompi_launcher.start.python import PythonProgram
 
-_SERVER: Final = os.path.join(os.path.dirname(__file__), "forkserver.py")
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _LIMIT: Final = 32
-#: prefixes of variables that Python or the C library reads when a process starts
-AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
+#: prefixes of variables that Python, a library or aiompi reads when a process starts or when it imports a module
+AT_START: Final = ("PYTHON", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_", "TZ", "OPENSSL_", "AIOMPI_CORE")
 
 
 class ForkServer:
-    """A process that starts the ranks of one program; it begins to import their modules.
-
-    Args:
-        program: the program.
-        directory: working directory, None for the launcher's.
-        environ: the environment of the ranks.
-
-    Raises:
-        OSError: it cannot be started.
-    """
-
-    def __init__(self, program: PythonProgram, directory: str | None, environ: Mapping[str, str]) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with contextlib.ExitStack() as stack, theirs:
-            stack.enter_context(self._socket)
-            self._server = subprocess.Popen(
-                [*program.command, _SERVER, str(theirs.fileno()), *program.words],
-                cwd=directory,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                pass_fds=[theirs.fileno()],
-                process_group=0,
-            )
-            stack.pop_all()
-
-    def start(self, descriptors: Sequence[int], variables: Mapping[str, str]) -> Process:
-        """Start a rank.
-
-        Args:
-            descriptors: standard input, output and error; the caller closes its copies.
-            variables: additional environment variables of this rank.
-
-        Raises:
-            OSError: it cannot be started.
-        """
-        message = b"\0".join(os.fsencode(f"{name}={value}") for name, value in variables.items())
-        try:
-            socket.send_fds(self._socket, [message], descriptors)
-            answer = int(self._socket.recv(_LIMIT))
-        except (OSError, ValueError):
-            raise OSError(f"the fork server has ended with status {self.close()}") from None
-        if answer < 0:
-            raise OSError(-answer, os.strerror(-answer))
-        return Process(answer)
-
-    def close(self) -> int:
-        """End the fork server. Call it within `adopting`, so that the ranks become children of this process.
-
-        Returns:
-            The exit status of the fork server.
-        """
-        self._socket.close()
-        return self._wait()
-
-    def _wait(self) -> int:
-        return self._server.wait()
-
-
-class EarlyForkServer(ForkServer):
-    """A fork server that an agent forks from itself before the agent knows the program.
-
-    So the fork server need not start Python or repeat the agent's imports, and it works while the agent waits for its
-    plan.
+    """A process that starts ranks of Python programs. It has begun to import their modules.
 
     Args:
         pid: its process.
@@ -99,33 +36,99 @@ class EarlyForkServer(ForkServer):
     def __init__(self, pid: int, sock: socket.socket) -> None:
         self._pid, self._socket = pid, sock
         self._environ = dict(os.environ)
+        self._status: int | None = None
 
-    def run(self, program: PythonProgram, directory: str | None, environ: Mapping[str, str]) -> bool:
-        """Begin with a program; return False if another process has to run it. For the arguments see `ForkServer`.
+    def serves(self, program: PythonProgram, environ: Mapping[str, str]) -> bool:
+        """Return True if a fork server that `fork` has returned can start a program with these variables.
 
-        This process cannot run a program that needs other options or variables than those with which it was started.
+        Options, and variables that differ from those of the fork server, have an effect only when a process starts.
         """
-        (name, *options), names = program.command, environ.keys() | self._environ.keys()
-        if options or find(name, environ.get("PATH")) != sys.executable:
-            return False
-        if any(environ.get(each) != self._environ.get(each) for each in names if each.startswith(AT_START)):
-            return False
-        import msgpack  # the launcher has an early fork server on other hosts only
+        names = environ.keys() | self._environ.keys()
+        return len(program.command) == 1 and not any(
+            environ.get(name) != self._environ.get(name) for name in names if name.startswith(AT_START)
+        )
 
-        order = [directory or os.getcwd(), dict(environ), name, *program.words]
+    def start(self, order: Order, descriptors: Sequence[int], variables: Mapping[str, str]) -> Process:
+        """Start a rank.
+
+        Args:
+            order: its program.
+            descriptors: standard input, output and error; the caller closes its copies.
+            variables: additional environment variables of this rank.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        message = order._replace(environ={**order.environ, **variables}).encode()
         try:
-            self._socket.send(msgpack.packb(order, unicode_errors="surrogateescape"))
-        except OSError:  # such as a message that is too long
-            return False
-        return True
+            socket.send_fds(self._socket, [message], descriptors)
+            answer = int(self._socket.recv(_LIMIT))
+        except (OSError, ValueError):
+            raise OSError(f"the fork server has ended with status {self.close()}") from None
+        if answer < 0:
+            raise OSError(-answer, os.strerror(-answer))
+        return Process(answer)
 
     def discard(self) -> None:
-        """End the process, which has no program."""
+        """End the fork server before it has started a rank."""
         os.kill(self._pid, signal.SIGKILL)
         self.close()
 
-    def _wait(self) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+    def close(self) -> int:
+        """End the fork server. Call it within `adopting`, so that the ranks become children of this process.
+
+        Returns:
+            The exit status of the fork server.
+        """
+        self._socket.close()
+        if self._status is None:
+            self._status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return self._status
+
+
+def fork() -> ForkServer | Rank:
+    """Fork this process, before it has threads or more than its standard descriptors.
+
+    So the fork server need not start Python or repeat the imports of this process. It can import the modules of ranks
+    while this process does other work.
+
+    Returns:
+        The fork server; in each rank the rank, which the caller runs.
+    """
+    forkserver.import_what_both_need()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pid = os.fork()
+    if pid:
+        theirs.close()
+        return ForkServer(pid, ours)
+    ours.close()
+    os.setpgid(0, 0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):
+        os.dup2(null, descriptor)
+    os.closerange(3, theirs.fileno())
+    os.closerange(theirs.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
+    return forkserver.serve(theirs)
+
+
+def execute_server(program: PythonProgram, directory: str | None, environ: Mapping[str, str]) -> ForkServer:
+    """Start a fork server with the options of a program, and with its variables.
+
+    Args:
+        program: the program.
+        directory: its working directory, None for the launcher's.
+        environ: its environment.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with contextlib.ExitStack() as stack, theirs:
+        stack.enter_context(ours)
+        argv = (*program.command, forkserver.__file__, *program.words)  # room for a rank to show its command line
+        process = execute(argv, (theirs.fileno(), 1, 2), {}, directory=directory, environ=environ)
+        stack.pop_all()
+    return ForkServer(process.pid, ours)
 
 
 @contextlib.contextmanager

@@ -1,18 +1,17 @@
-"""The process from which the ranks of one Python program are forked; started by `forked`.
+"""The process from which the ranks of Python programs are forked; started by `forked`.
 
-    forkserver.py DESCRIPTOR [-m MODULE | -c CODE | PROGRAM] [ARGUMENT ...]
-
-Each message on the socket starts a rank. The message has the three standard descriptors of the rank, and `NAME=VALUE`
-for each additional environment variable. The answer is the process id of the rank, or minus an errno.
+Each message on its socket starts a rank. The message has the three standard descriptors of the rank, and its `Order`.
+The answer is the process id of the rank, or minus an errno.
 
 The process imports the modules of every rank, once for all ranks. These modules have no state of their own: no
 generator of random numbers, no thread and no descriptor (so NumPy is not among them). A module beside the program, or
-in its directory or archive, may have the name of one of these modules. Then each rank executes Python again, so that
-the program finds its own module.
+in its directory or archive, may have the name of one of these modules. Then the rank executes Python again, so that the
+program finds its own module.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -26,31 +25,87 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from types import TracebackType
-from typing import Any, Final
+from types import ModuleType, TracebackType
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
 from aiompi.job import program as programs
 from aiompi.job.program import MainProgram
+from aiompi.wire.variables import ENV_CONTROL
 
-#: most bytes of a message, and of the order to run a program
-_LIMIT: Final = 4096
-_LONGEST: Final = 2**20
 _DESCRIPTORS: Final = 3
 _USAGE: Final = "aiompi-launch starts this module to run a program"
+#: modules that both the launcher and its ranks need
+_SHARED: Final = ("asyncio", "aiompi.settings", "aiompi.wire.control", "aiompi.wire.hello")
 #: modules that ranks need
 _NEEDED: Final = ("aiompi.MPI", "aiompi.face.native.job")
+#: modules with objects of the program
+_TORN_DOWN: Final = frozenset({"__main__", "builtins", "sys"})
 #: files whose frames are between Python and the program
 _OURS: Final = frozenset(
-    {__file__, programs.__file__, getattr(sys.modules["__main__"], "__file__", ""), "<frozen runpy>"}
+    {
+        __file__,
+        programs.__file__,
+        os.path.join(os.path.dirname(os.path.dirname(__file__)), "cli", "__init__.py"),
+        getattr(sys.modules["__main__"], "__file__", ""),
+        "<frozen runpy>",
+    }
 )
+#: most bytes of an order
+LONGEST: Final = 2**17
 
 
-def become_ranks(sock: socket.socket) -> None:
-    """Fork a rank for each message; returns only in the ranks."""
+class Order(NamedTuple):
+    """The program of a rank.
+
+    Attributes:
+        executable: path of the Python.
+        command: Python as the command line of the program names it, and its options.
+        words: `-m`, `-c` or the program, and the arguments.
+        directory: working directory.
+        environ: the environment.
+        mpi4py: True if aiompi replaces mpi4py.
+    """
+
+    executable: str
+    command: tuple[str, ...]
+    words: tuple[str, ...]
+    directory: str
+    environ: dict[str, str]
+    mpi4py: bool
+
+    def encode(self) -> bytes:
+        """Return the message for the server."""
+        encoded: bytes = msgpack.packb(self, unicode_errors="surrogateescape")
+        return encoded
+
+
+class Rank(NamedTuple):
+    """This process, which has become a rank.
+
+    Attributes:
+        program: its program.
+    """
+
+    program: MainProgram
+
+    def run(self) -> None:
+        """Run the program. An uncaught exception is shown without the frames between Python and the program."""
+        try:
+            self.program.run()
+        except SystemExit:
+            raise
+        except BaseException:
+            sys.excepthook = partial(_show, sys.excepthook)
+            raise
+
+
+def serve(sock: socket.socket) -> Rank:
+    """Fork a rank for each message. Returns in the ranks only."""
+    import_what_ranks_need()
     while True:
-        message, descriptors, *_ = socket.recv_fds(sock, _LIMIT, _DESCRIPTORS)
+        message, descriptors, *_ = socket.recv_fds(sock, LONGEST, _DESCRIPTORS)
         if not message:
             os._exit(0)
         try:
@@ -60,8 +115,7 @@ def become_ranks(sock: socket.socket) -> None:
         else:
             if not pid:
                 sock.close()
-                _be_rank(os.fsdecode(message), descriptors)
-                return
+                return _be_rank(Order(*msgpack.unpackb(message, unicode_errors="surrogateescape")), descriptors)
             with contextlib.suppress(OSError):  # the rank may have done this itself, and ended
                 os.setpgid(pid, pid)
             try:
@@ -73,17 +127,41 @@ def become_ranks(sock: socket.socket) -> None:
             os.close(descriptor)
 
 
-def _be_rank(variables: str, descriptors: list[int]) -> None:
+def _be_rank(order: Order, descriptors: list[int]) -> Rank:
     os.setpgid(0, 0)
     threading.main_thread()._native_id = threading.get_native_id()  # type: ignore[attr-defined]  # CPython before 3.13
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
-    for variable in variables.split("\0"):
-        name, _, value = variable.partition("=")
-        os.environ[name] = value
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         _reopen(number, name)
+    os.environ.clear()
+    os.environ.update(order.environ)
+    os.chdir(order.directory)
+    sys.executable, sys.orig_argv = order.executable, [*order.command, *order.words]
+    _describe(sys.orig_argv, order.environ)
+    if order.mpi4py:
+        from aiompi import compat
+
+        compat.install()
+    sys.path.insert(0, "")
+    program = MainProgram.take_over(order.words, _USAGE)
+    if hides_modules(sys.path[0]):
+        os.execv(sys.executable, sys.orig_argv)
+    if not sys.warnoptions:
+        atexit.register(_keep, {name: module for name, module in sys.modules.items() if name not in _TORN_DOWN})
+    return Rank(program)
+
+
+def _keep(modules: dict[str, ModuleType]) -> None:
+    """Let Python tear down only other modules at its end, those of the program.
+
+    To tear down the modules that the server has imported would copy the pages that the ranks share with it. That would
+    take half of the time in which a rank ends.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(modules))
+    for name in modules:
+        sys.modules.pop(name, None)
 
 
 def _reopen(number: int, name: str) -> None:
@@ -102,6 +180,12 @@ def _reopen(number: int, name: str) -> None:
     )
     stream.mode = before.mode
     vars(sys).update({name: stream, f"__{name}__": stream})
+
+
+def import_what_both_need() -> None:
+    """Import modules before this process forks a server, because both will need them."""
+    for name in _SHARED:
+        importlib.import_module(name)
 
 
 def import_what_ranks_need() -> None:
@@ -133,16 +217,6 @@ def hides_modules(place: str) -> bool:
     return False
 
 
-def _run(program: MainProgram) -> None:
-    try:
-        program.run()
-    except SystemExit:
-        raise
-    except BaseException:
-        sys.excepthook = partial(_show, sys.excepthook)
-        raise
-
-
 def _show(
     hook: Callable[[type[BaseException], BaseException, TracebackType | None], object],
     kind: type[BaseException],
@@ -157,67 +231,30 @@ def _show(
     hook(kind, error.with_traceback(traceback), traceback)
 
 
-def main(descriptor: str, *words: str) -> None:
-    """Fork ranks that run a program."""
-    sys.orig_argv = [*sys.orig_argv[: -len(words) - 2], *words]
-    _rename(sys.orig_argv)
-    program = MainProgram.take_over(words, _USAGE)
-    directory = sys.path.pop(0)
-    import_what_ranks_need()
-    _serve(socket.socket(fileno=int(descriptor)), program, directory)
+def _describe(words: list[str], environ: dict[str, str]) -> None:
+    """Let /proc, and so ps and the watchdog, show this command line and environment, cut to the available room.
 
-
-def _serve(sock: socket.socket, program: MainProgram, directory: str) -> None:
-    hidden = hides_modules(directory)
-    sys.path.insert(0, directory)
-    become_ranks(sock)
-    if hidden:
-        os.execv(sys.executable, sys.orig_argv)
-    _run(program)
-
-
-def fork_early() -> tuple[int, socket.socket] | None:
-    """Fork a process that imports the modules of ranks, and then serves the program that it receives.
-
-    Returns:
-        Its id and a connection to it. None in the ranks, at the end of the program.
+    The C library has copies of the variables, since `os.environ` has set them.
     """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pid = os.fork()
-    if pid:
-        theirs.close()
-        return pid, ours
-    ours.close()
-    os.setpgid(0, 0)
-    null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1):
-        os.dup2(null, descriptor)
-    os.close(null)
-    import_what_ranks_need()
-    order = theirs.recv(_LONGEST)
-    if not order:
-        os._exit(0)
-    directory, environ, *sys.orig_argv = msgpack.unpackb(order, unicode_errors="surrogateescape")
-    os.chdir(directory)
-    os.environ.clear()
-    os.environ.update(environ)
-    _rename(sys.orig_argv)
-    sys.path.insert(0, "")
-    program = MainProgram.take_over(sys.orig_argv[1:], _USAGE)
-    _serve(theirs, program, sys.path.pop(0))
-    return None
-
-
-def _rename(words: list[str]) -> None:
-    """Let tools such as ps show this command line, cut to the available room."""
     try:
         with open("/proc/self/stat", "rb") as file:
-            start, end = map(int, file.read().rpartition(b") ")[2].split()[45:47])
+            fields = file.read().rpartition(b") ")[2].split()
     except OSError:  # /proc is not mounted
         return
-    text = b"".join(os.fsencode(word) + b"\0" for word in words)[: end - start - 1]
-    ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+    names = sorted(environ, key=ENV_CONTROL.__ne__)  # the watchdog needs this one
+    variables = (f"{name}={environ[name]}" for name in names)
+    for texts, field in ((words, 45), (variables, 47)):
+        start, end = map(int, fields[field : field + 2])
+        text = b"".join(os.fsencode(text) + b"\0" for text in texts)[: max(0, end - start - 1)]
+        ctypes.memmove(start, text.ljust(end - start, b"\0"), end - start)
+
+
+def main() -> None:
+    """Be a fork server with its socket as standard input."""
+    del sys.path[0]  # the directory of this file
+    sock = socket.socket(fileno=os.dup(0))
+    serve(sock).run()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -16,9 +16,10 @@ from typing import Final, NamedTuple, Self, TypeAlias
 from aiompi.wire.variables import ENV_APPNUM, ENV_KEY, ENV_RANK, ENV_SIZE
 from aiompi_launcher.spec import EXIT_NOT_FOUND, RunSpec, Section
 from aiompi_launcher.start.binding import bind
-from aiompi_launcher.start.forked import EarlyForkServer, ForkServer, adopting
+from aiompi_launcher.start.forked import ForkServer, adopting, execute_server
+from aiompi_launcher.start.forkserver import LONGEST, Order
 from aiompi_launcher.start.process import Process, execute
-from aiompi_launcher.start.python import PythonProgram, python_of
+from aiompi_launcher.start.python import find, python_of
 
 EXIT_CANNOT_EXECUTE: Final = 126
 
@@ -27,6 +28,9 @@ _OTHER_LAUNCHERS: Final = (
     "PMI_", "PMIX_NAMESPACE", "PMIX_RANK", "PMIX_SERVER_", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "MPI_LOCAL", "HYDI_",
     "PALS_", "ALPS_APP_PE",
 )  # fmt: skip
+
+#: bytes of an order for the variables of one rank
+_ROOM: Final = 4096
 
 #: starts a rank with its standard descriptors and its additional environment variables
 Starter: TypeAlias = Callable[[Sequence[int], Mapping[str, str]], Process]
@@ -65,70 +69,67 @@ class StartError(Exception):
 class Starting:
     """The start of the ranks of a job.
 
-    As a context manager, it ends the fork servers of the ranks. These processes start at once, and import the modules
-    of ranks while the caller does other work. Forked ranks become children of this process when their fork server has
-    ended.
+    As a context manager, it ends the fork servers of the ranks. Forked ranks become children of this process when their
+    fork server has ended.
 
     Args:
         spec: the job.
         variables: environment variables of all ranks.
-        early: a process that can fork ranks; closed if the ranks are not forked.
+        server: a fork server; killed if it cannot start a rank of the job. Programs with other options or variables
+            than this process get a fork server of their own, unless they have one rank.
     """
 
-    def __init__(self, spec: RunSpec, variables: Mapping[str, str], early: EarlyForkServer | None = None) -> None:
+    def __init__(self, spec: RunSpec, variables: Mapping[str, str], server: ForkServer | None) -> None:
         self._spec = spec
         self._variables = variables
-        self._early = early
-        self._servers: dict[int, ForkServer] = {}
+        self._server = server
+        self._starters: dict[int, Starter] = {}  # for the programs whose ranks are forked
         self._failure: tuple[int, OSError] | None = None  # of the first rank of a program that cannot be started
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
-        local = 0
+        used, local = False, 0
         try:
-            if any(map(self._forks, self._spec.programs)):
+            if any(forks(self._spec, program) for program in self._spec.programs):
                 self._stack.enter_context(adopting())
             for number, program in enumerate(self._spec.programs):
                 if program.size:
-                    self._prepare(number, program)
+                    used |= self._prepare(number, program)
                 local += program.size
         except OSError as error:
             self._failure = local, error
-        if self._early is not None:
-            self._early.discard()
+        if self._server is not None and used:
+            self._stack.callback(self._server.close)
+        elif self._server is not None:
+            self._server.discard()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
-    def _forks(self, program: Section) -> bool:
-        """Return True if the ranks of a program are forked from one process, as several ranks of a Python program are.
-
-        A single rank is forked if this process already runs.
-        """
-        least = 2 if self._early is None else 1
-        if not self._spec.prefork or program.size < least or sys.platform != "linux" or sys.flags.safe_path:
-            return False
-        return python_of(program) is not None and not any(name.startswith("PYTHON") for name in program.environ)
-
-    def _prepare(self, number: int, program: Section) -> None:
+    def _prepare(self, number: int, program: Section) -> bool:
+        """Prepare the start of a program; return True if the fork server starts its ranks."""
         python = python_of(program)
-        if python is not None and not python.words[0].startswith("-"):
-            os.stat(os.path.join(program.directory or "", python.words[0]))  # one error, not one per rank
-        if python is not None and self._forks(program):
-            self._fork(number, program, python)
-
-    def _fork(self, number: int, program: Section, python: PythonProgram) -> None:
+        directory = os.path.abspath(program.directory or "")
+        if python is not None:  # one error, not one per rank
+            os.stat(directory)
+            if not python.words[0].startswith("-"):
+                os.stat(os.path.join(directory, python.words[0]))
+        if python is None or not forks(self._spec, program):
+            return False
         environ = _environ(program, self._variables)
-        early, self._early = self._early, None
-        server: ForkServer | None = early
-        if early is None or not early.run(python, program.directory, environ):
-            if early is not None:
-                early.discard()
-            server = ForkServer(python, program.directory, environ) if program.size > 1 else None
-        if server is not None:
+        executable = os.path.abspath(find(python.command[0], environ.get("PATH")) or sys.executable)
+        order = Order(executable, python.command, python.words, directory, environ, program.mpi4py)
+        if len(order.encode()) > LONGEST - _ROOM:
+            return False
+        server = self._server
+        if server is None or not server.serves(python, environ):
+            if program.size == 1:
+                return False
+            server = execute_server(python, program.directory, environ)
             self._stack.callback(server.close)
-            self._servers[number] = server
+        self._starters[number] = partial(server.start, order)
+        return server is self._server
 
     def ranks(
         self, on_start: Callable[[int], None], numbers: Sequence[int], size: int, keys: Sequence[str]
@@ -168,21 +169,33 @@ class Starting:
                 raise _explain(numbers[local], error) from None
 
     def _starter(self, number: int, program: Section) -> Starter:
-        if number in self._servers:
-            return self._servers[number].start
+        if number in self._starters:
+            return self._starters[number]
         python = python_of(program)
         argv = program.argv if python is None else (*python.command, *python.words)
-        return partial(execute, argv, directory=program.directory, environ=_environ(program, self._variables))
+        environ = _environ(program, self._variables)
+        if program.mpi4py:
+            from aiompi.compat import pass_on
+
+            pass_on(environ)
+        return partial(execute, argv, directory=program.directory, environ=environ)
+
+
+def forks(spec: RunSpec, program: Section) -> bool:
+    """Return True if the ranks of a program can be forked: it is a Python program."""
+    return (
+        spec.prefork
+        and program.size > 0
+        and sys.platform == "linux"
+        and not sys.flags.safe_path
+        and not any(name.startswith("PYTHON") for name in program.environ)
+        and python_of(program) is not None
+    )
 
 
 def _environ(program: Section, common: Mapping[str, str]) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OTHER_LAUNCHERS)}
-    environ = {**inherited, **program.environ, **common}
-    if program.mpi4py:
-        from aiompi.compat import pass_on
-
-        pass_on(environ)
-    return environ
+    return {**inherited, **program.environ, **common}
 
 
 def _explain(rank: int, error: OSError) -> StartError:
