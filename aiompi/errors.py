@@ -105,7 +105,7 @@ ERR_LASTCODE: Final = 0x3FFFFFFF
 class MPIError(RuntimeError):
     """An MPI error (section 7.3).
 
-    It compares, hashes and converts as its code, so that `error == aiompi.MPI.ERR_RANK` works.
+    An error compares, hashes and converts like its code, so that `error == aiompi.MPI.ERR_RANK` works.
 
     Args:
         what: message that says what happened, where, and what to do about it; or an error code, as in mpi4py:
@@ -319,7 +319,7 @@ class RemoteProtocolError(OtherError):
 
 
 class AuthenticationError(RemoteProtocolError):
-    """A peer could not prove the key of the job, or that of the two ranks."""
+    """A peer could not prove the key of the job, or the key of the two ranks."""
 
 
 class RevokedError(OtherError):
@@ -353,7 +353,7 @@ class JobAbortedError(ProcessFailedError):
 
 
 class FileError(MPIError, error_class=unsupported_errors.ERR_IO):
-    """A call on a file has failed. The error class says how, and `__cause__` is the error of the operating system.
+    """A call on a file has failed. The error class tells why, and `__cause__` is the operating system's error.
 
     Args:
         what: message.

@@ -100,8 +100,8 @@ def add(hook: H, *, always: bool = False) -> H:
 
     Args:
         hook: returns the result for the program, usually that of `call()`.
-        always: True for a hook that belongs to the calls themselves, as error handlers do. It is inside all other hooks
-            and also sees the calls that these make.
+        always: True for a hook that belongs to the calls themselves, as error handlers do. Such a hook is inside all
+            other hooks and also sees the calls that other hooks make.
 
     Returns:
         The hook, so that this function can be used as a decorator.
@@ -219,8 +219,8 @@ def surface(namespace: N, names: Iterable[str] | None = None) -> N:
 
     Args:
         namespace: a class, or a module with functions. Declare superclasses before their subclasses.
-        names: names of the calls. The default is all methods or functions whose names do not start with an underscore,
-            for a class also those that it inherits from classes that are not declared themselves.
+        names: names of the calls. The default is all methods or functions whose names do not start with an underscore.
+            For a class this includes methods that it inherits from classes that are not declared themselves.
 
     Returns:
         The namespace, so that this function can be used as a class decorator.

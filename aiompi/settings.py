@@ -175,9 +175,9 @@ class Settings:
         pmix_library: path of libpmix.so.2. Empty means the one beside the program that has started this process, or
             else the one that the dynamic linker finds.
         start_timeout: seconds in which all ranks that an engine has started must have joined.
-        connect_timeout: seconds to wait for a connection, and for a peer that has connected to prove the key. A rank
-            that accepts a connection may take longer to answer, because it computes; a launched rank waits for its
-            launcher as long as that lives.
+        connect_timeout: seconds to wait for a connection, and then for the proof of the key by the peer that has
+            connected. A rank that accepts a connection may take longer to answer, because it computes; a launched rank
+            waits for its launcher as long as that lives.
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
         impi_native: True if IMPI clients that are all aiompi connect their ranks with each other. Otherwise everything
             between them is IMPI traffic between their hosts.

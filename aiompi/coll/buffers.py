@@ -280,7 +280,7 @@ def allreduce(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
 
 @within_group
 def scan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of the ranks up to and including this one (MPI_Scan, section 4.11)."""
+    """Combine the vectors of the ranks up to and including this rank (MPI_Scan, section 4.11)."""
     return _rootless(call, registry.SCAN, *call.vectors(sendspec, recvspec), op)
 
 

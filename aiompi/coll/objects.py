@@ -11,10 +11,10 @@ are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only
 scatter no rank of this group has one. `algorithm` names the algorithm on a communicator of one group, the same on all
 ranks; by default settings and tuning data decide.
 
-At the call they raise InvalidRootError, InvalidCommError if the collective is not defined on an intercommunicator,
-InvalidArgumentError for a wrong number of objects or an unknown algorithm, InvalidOpError for an operation that is null
-or cannot be called, and errors of serialisation. The await raises errors in the serialisation of partial results, of
-objects that are encoded in slices, and of all objects of `reduce`.
+The call itself raises InvalidRootError for a wrong root; InvalidCommError if the collective is not defined on an
+intercommunicator; InvalidArgumentError for a wrong number of objects or an unknown algorithm; InvalidOpError for an
+operation that is null or cannot be called; and errors of serialisation. The await raises errors in the serialisation of
+partial results, of objects that are encoded in slices, and of all objects of `reduce`.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Route:
 
 
 def root_of(note: int) -> int | None:
-    """Return the root in the note of a collective, None if it has none."""
+    """Return the root in the note of a collective; None if the note has no root."""
     root = note >> ROOT & 0xFFFFFFFF
     return root - 1 if root else None
 
@@ -98,7 +98,7 @@ class Channel:
     Attributes:
         comm: communicator.
         rank: rank of this process in its group.
-        size: number of processes that can be reached: the size of the group, or of the remote group.
+        size: number of processes that the channel reaches: the size of the group, or of the remote group.
         tag: tag of the messages.
         operation: name of the call.
         note: number that messages carry beside their content, for receives to compare; 0 for none.

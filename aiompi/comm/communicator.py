@@ -186,7 +186,7 @@ class Communicator(PointToPoint):
         self.engine.processes.release(self._met)
 
     def _contexts(self) -> list[int]:
-        """Return the contexts of its messages; that of partitions only if it is in use."""
+        """Return the contexts of the communicator's messages; the context of partitions only if that is in use."""
         partitions = PARTITIONS | self.context_id
         more = [partitions] if partitions in self.engine.contexts else []
         return [self.context_id, self.context_id + 1, *more]

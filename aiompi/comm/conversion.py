@@ -32,7 +32,8 @@ class Conversion:
     Attributes:
         to_send: (spec, dest) -> the message for that rank.
         to_receive: (spec) -> the destination of a message.
-        to_exchange: (sendspec, recvspec, dest) -> the message for that rank, and the destination of the received one.
+        to_exchange: (sendspec, recvspec, dest) -> the message for that rank, and the destination of the received
+            message.
         to_replace: (spec, dest) -> a copy of the message, and the destination of the message that replaces it.
         prepare: (spec, dest) -> function that returns the message in the buffer at the time of the call.
         representation: representation of packing units (MPI_Pack).

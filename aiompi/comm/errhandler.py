@@ -18,7 +18,7 @@ HandlerFunction: TypeAlias = Callable[[Any, int], object]
 
 
 class _Handler:
-    """The object behind handles; it lives as long as a handle or a communicator refers to it."""
+    """The object behind handles of an error handler; it lives as long as a handle or a communicator refers to it."""
 
     __slots__ = ("__weakref__", "function", "name")
 

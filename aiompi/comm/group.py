@@ -201,7 +201,7 @@ class Group(Reference[_Members]):
 
     @classmethod
     def Union(cls, group1: Group, group2: Group) -> Self:
-        """Make a group of the first group, then the members of the second not in the first (MPI_Group_union).
+        """Make a group of the first group, followed by the further members of the second (MPI_Group_union).
 
         Args:
             group1: a group.
@@ -231,7 +231,7 @@ class Group(Reference[_Members]):
 
     @classmethod
     def Difference(cls, group1: Group, group2: Group) -> Self:
-        """Make a group of the members of the first group not in the second (MPI_Group_difference).
+        """Make a group of the members of the first group that are not in the second (MPI_Group_difference).
 
         Args:
             group1: a group.
@@ -276,7 +276,8 @@ class Group(Reference[_Members]):
         """Make a group of ranges of ranks, in this order (MPI_Group_range_incl).
 
         Args:
-            ranks: (first, last, stride) for the ranks first, first + stride, ... up to, or down to, last.
+            ranks: (first, last, stride) for the ranks first, first + stride, ..., at most last, or at least last for a
+                negative stride.
 
         Returns:
             The new group.

@@ -1,4 +1,4 @@
-"""Partitioned communication (chapter 4 of MPI-4.1): a message of which parts leave, and can be used, as they get ready.
+"""Partitioned communication (chapter 4 of MPI-4.1): the parts of a message leave, and can be used, when they are ready.
 
 The partitions of a communicator have a context of their own. Binding the arguments of a send tells the receiver how
 many partitions there are, how long they are, and which tags their messages will have. The receiver takes these
@@ -45,8 +45,8 @@ _MOST: Final = 2**16
 class PartitionedContext:
     """The context of the partitions of a communicator at one rank, made when it is used first.
 
-    Messages with partitions carry the rank of their sender plus an offset, so that their tags are not mixed up with
-    those of announcements, which belong to the program.
+    Messages with partitions carry the rank of their sender plus an offset. So their tags do not collide with the tags
+    of announcements, which the program chooses.
 
     Attributes:
         context_id, matcher: of the messages.
@@ -197,7 +197,7 @@ class _SendRun(_Run[None]):
         """Send some partitions.
 
         Raises:
-            InvalidArgumentError: one of them was ready before, or is listed twice; none is sent.
+            InvalidArgumentError: one of the partitions was ready before, or is listed twice; no partition is sent.
         """
         for done, partition in enumerate(partitions):
             if self._ready[partition]:
@@ -470,7 +470,7 @@ class PartitionedSend(_Partitioned[None]):
 
         Raises:
             InvalidRequestError: the request has not been started.
-            InvalidArgumentError: there is no such partition, or it is ready already; none of them is sent.
+            InvalidArgumentError: there is no such partition, or it is ready already; no partition is sent.
 
         Example:
             request.start()

@@ -1,4 +1,4 @@
-"""The sessions of a rank (chapter 11 of MPI-4), and the state shared by the groups and communicators of a session."""
+"""The sessions of a rank (chapter 11 of MPI-4), and the state that the groups and communicators of a session share."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SessionState:
 
     @property
     def universe_size(self) -> int:
-        """Number of processes that have room: at least the number of ranks, unless a setting says otherwise."""
+        """Number of processes that have room: at least the number of ranks, unless a setting has another number."""
         size: int = self.runtime.settings.universe_size or max(self.runtime.universe_size, self.engine.size)
         return size
 
@@ -78,7 +78,7 @@ class Sessions:
     def psets(self) -> dict[str, list[int]]:
         """Return the members of the process sets of the job, by name (MPI-4, section 11.3.2).
 
-        Beside the sets of the standard there is one for each known host, and one for each known section of the
+        Besides the sets of the standard there is a set for each known host, and for each known section of the
         launcher's command line.
         """
         psets = {WORLD: [*range(self._engine.size)], SELF: [self._engine.rank]}

@@ -70,7 +70,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         topology: arrangement of the processes, if there is one (chapter 6).
         route: route of the collectives.
         attached: state of higher layers, such as how its collectives use slots.
-        slots: the slots of its members, once they have some, for calls with common arguments.
+        slots: the slots of the members, once the members have slots, for calls with common arguments.
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
         matcher: queues of its point-to-point messages.
         collectives: number of collectives that have been started.

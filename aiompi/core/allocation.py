@@ -82,7 +82,7 @@ def joined(pieces: Iterable[bytes | memoryview], nbytes: int) -> memoryview:
 
 
 def _again(size: int) -> mmap.mmap | None:
-    """Return the last used kept block of this size, which may still be in the cache; None if there is none."""
+    """Return the kept block of this size that was used last, perhaps still in the cache; None if there is none."""
     for _ in range(len(_kept)):
         try:
             block = _kept.pop()

@@ -1,4 +1,4 @@
-"""What both forms of the core do with operations that are awaited: words for them, steps, withdrawal, warnings."""
+"""Functions of both forms of the core for awaited operations: words for `repr`, steps, withdrawal, warnings."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _of_manager(result: object, method: str) -> Callable[..., Any]:
 
 
 def waiting(operation: Request[Any]) -> Generator[Any, None, Any]:
-    """Wait for an operation step by step, and undo it when the await ends before."""
+    """Wait for an operation step by step, and undo the operation if the await ends earlier."""
     try:
         if not operation._done:
             yield from operation.suspend()

@@ -30,8 +30,8 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
 
     Raises:
         InvalidGroupError: the group is null, or has processes that are not in `comm`. Awaiting the request: a process
-            of a group has given another group. Over IMPI clients other groups are not noticed, because section 4.4 of
-            IMPI 0.0 has no messages for this check.
+            of a group has given another group. Over IMPI clients a difference between the groups is not noticed,
+            because section 4.4 of IMPI 0.0 has no messages for this check.
     """
     group = _part(comm, group, "Comm_create")
 

@@ -19,8 +19,7 @@ def disconnect(comm: Communicator) -> Request[None]:
 
     Returns:
         A request that completes when the communicator is freed. If a process of the communicator has failed, or has
-        revoked it, the request fails with ProcessFailedError or RevokedError, and the communicator is freed all the
-        same.
+        revoked it, the communicator is freed, and the request fails with ProcessFailedError or RevokedError.
 
     Raises:
         InvalidCommError: COMM_WORLD or COMM_SELF.

@@ -16,7 +16,7 @@ from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidRankErr
 def create_intercomm(
     comm: Communicator, leader: int, peer_comm: Communicator | None, remote_leader: int, tag: int
 ) -> Request[Communicator]:
-    """Connect two groups; the members of both call this, each with the communicator of its group.
+    """Connect two groups; the members of both groups call this, each with the communicator of its group.
 
     Args:
         comm: communicator of the local group.
@@ -71,7 +71,7 @@ async def connect(where: str, comm: Communicator, participants: TwoGroups, agree
 
 
 async def _connect_all(where: str, comm: Communicator, participants: TwoGroups, remote: Group) -> None:
-    """Return in all processes once all connections between the two groups exist, or raise in all of them."""
+    """Wait until all connections between the two groups exist; if one fails, raise in all processes."""
     strangers = Strangers(comm.engine, remote, participants.local)
     try:
         error = await strangers.reached()
@@ -114,8 +114,9 @@ def merge(comm: Communicator, high: bool) -> Request[Communicator]:
     """Make an intracommunicator of both groups of an intercommunicator; all processes call it.
 
     Args:
-        high: True if the local group comes after the remote one; equal within a group. If both groups give the same
-            value, the group whose rank 0 has the lower name comes first; within one world this is the lower world rank.
+        high: True if the local group comes after the remote group; the same in all processes of a group. If both groups
+            give the same value, the group whose rank 0 has the lower name comes first; within one world this is the
+            lower world rank.
 
     Raises:
         InvalidCommError: not an intercommunicator.

@@ -188,7 +188,7 @@ class Strangers:
             await peer.send((), 0, context, namespace.own, _TAG)
 
     async def _watch(self, local: Channel) -> None:
-        """Notice a failure in the local group, by a receive that no message matches."""
+        """Notice a failure in the local group, by means of a receive that no message matches."""
         receive = local.irecv(None, local.rank)
         self._receives.append(receive)
         await receive

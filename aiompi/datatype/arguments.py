@@ -15,7 +15,7 @@ Integers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Numbers: TypeAlias = "Sequence[int] | np.ndarray[Any, np.dtype[np.integer[Any]]]"
 
 
-# mpi4py raises built-in Python exceptions in these cases, so these classes derive from them as well.
+# mpi4py raises built-in Python exceptions in these cases, so these classes derive from those exceptions as well.
 
 
 class UnknownFormatError(InvalidTypeError, BufferError):

@@ -234,7 +234,7 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
 
     @property
     def typechar(self) -> str:
-        """The letter of numpy or PEP 3118, such as "d", or "V"; empty for DATATYPE_NULL."""
+        """The type's letter in numpy or PEP 3118, such as "d", or "V" if it has none; empty for DATATYPE_NULL."""
         if self._null:
             return ""
         if self.dtype is None or self.dtype.names:

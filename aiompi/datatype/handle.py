@@ -170,7 +170,7 @@ class TypeHandle(Opaque, attribute.Caching):
 
     @property
     def usable_items(self) -> Items | None:
-        """The items of the type, for calls on buffers; None if the type may not be used in communication."""
+        """The items of the type, as calls on buffers use them; None if the type may not be used in communication."""
         if self._null or not self._state.committed:
             return None
         return self._map.items or self._map.make_items("items")

@@ -82,7 +82,7 @@ class Descriptors:
             raise
 
     def set_reader(self, fd: int, callback: Callable[[], object] | None) -> None:
-        """Call `callback` whenever a descriptor is readable; None ends that, also for a doorbell."""
+        """Call `callback` whenever a descriptor is readable; None ends the calls, also for a doorbell."""
         if callback is None:
             self._doorbells.pop(fd, None)
         self._change(fd, self.readers, callback)

@@ -44,7 +44,7 @@ def cores(root: str | os.PathLike[str] = "/") -> int:
 
 
 def throttled(root: str | os.PathLike[str] = "/") -> bool:
-    """Return True if the quota allows less time than all cores have, so that a spin takes time from other work."""
+    """Return True if the quota allows less CPU time than all cores have: a spin then takes time from other work."""
     return cores(root) < _allowed()
 
 

@@ -282,7 +282,7 @@ class ThreadDriver(BlockingDriver):
 
     def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
         # Not edge-triggered: a thread to which epoll reports a write may leave it to another thread. Then epoll must
-        # report it again, until a thread asks which doorbells have been rung.
+        # report the write again, until a thread asks which doorbells have been rung.
         if not self._rings:
             self._bells = Doorbells(fd)
             self.add_reader(self._bells.fileno(), self._rung)

@@ -293,5 +293,6 @@ class Link(Protocol):
     def detach(self, owner: BufferOwner, lent: bool) -> None:
         """Copy the unsent part of the owner's memory, so that the owner may use its memory again.
 
-        Args: lent: True if the peer may have been told to copy the payload from there.
+        Args:
+            lent: True if the peer may have been told to copy the payload from there.
         """

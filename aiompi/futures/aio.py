@@ -68,7 +68,7 @@ async def pool(
             there is a `job`. Other workers may join; see `TaskPool.open_port`.
         job: job whose members may become workers by `work`: the job of `aiompi.serve`, or the address of a job. The
             pool joins it.
-        key: of the job at the address; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
+        key: key of the job at the address; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
 
     Returns:
         The pool at the root, where leaving the block waits for all tasks. At the workers None, when the root has left
@@ -142,8 +142,9 @@ async def _reachable_by(job: Job | str | None) -> Settings | None:
 async def work(place: str | Membership) -> None:
     """Be a worker of a pool until its block is left. The process must not be a rank yet.
 
-    If this is cancelled, as by SIGTERM in a member of a job, the worker leaves: it completes the tasks that it has
-    begun, and its other tasks go to other workers. If it is cancelled again, it gives up its tasks as if it had failed.
+    If this call is cancelled, as by SIGTERM in a member of a job, the worker leaves: it completes the tasks that it has
+    begun, and its other tasks go to other workers. If this call is cancelled again, the worker gives up its tasks as if
+    it had failed.
 
     Args:
         place: name of a port, from `TaskPool.open_port`; or this process as a member of a job, to work for the first
@@ -217,8 +218,8 @@ class TaskPool:
         """Let other processes become workers at any time, by calling `work`.
 
         Returns:
-            The name of a port. It contains a key: any process that knows the name can connect, from other machines only
-            if the setting `bind` allows it.
+            The name of a port. The name contains a key: any process that knows the name can connect; a process on
+            another machine, only if the setting `bind` allows it.
 
         Raises:
             RuntimeError: the workers of this pool are the ranks of a communicator.

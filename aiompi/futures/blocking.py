@@ -22,7 +22,7 @@ from aiompi.job.program import refuse_while_loading
 
 
 class BlockingWorkers:
-    """The workers of a master: all other processes of a communicator, or a thread of this one if it is the only one.
+    """The workers of a master: all other processes of a communicator, or a thread of this process alone.
 
     Args:
         comm: communicator that is used for nothing else, and freed at the end. Its other processes call `run_worker`.

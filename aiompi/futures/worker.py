@@ -93,8 +93,8 @@ class Worker:
 async def serve_async(worker: Worker) -> asyncio.CancelledError | None:
     """Serve the master in an asyncio program: await coroutine functions, and call others in a thread.
 
-    If this is cancelled, the worker leaves: it completes the calls in progress, and the master gets the others back. If
-    this is cancelled again, it gives up the calls in progress.
+    If this call is cancelled, the worker leaves: it completes the calls in progress, and gives the other calls back to
+    the master. If this is cancelled again, it gives up the calls in progress.
 
     Returns:
         None when the master has dismissed the worker; if the worker has left, the error to raise.

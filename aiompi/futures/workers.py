@@ -393,7 +393,8 @@ class Workers:
     def _lost(self, proxy: WorkerProxy, error: Exception) -> None:
         """Give up a failed worker; its tasks notice the failure themselves.
 
-        Another worker replaces it, unless it has failed during initialization, where others would fail as well.
+        Another worker replaces the failed one, unless it failed during initialization, in which other workers would
+        fail as well.
         """
         if proxy not in self._proxies:
             return
@@ -443,7 +444,7 @@ class Workers:
             self._idle.complete()
 
     def _choose(self, queue: Queue, is_async: bool) -> WorkerProxy | None:
-        """Return the proxy of the worker with the fewest tasks that can take one more; None if all are busy."""
+        """Return the proxy of the worker with the fewest tasks, if it can take one more; None if all are busy."""
         ready = (
             proxy
             for proxy in self._proxies

@@ -115,7 +115,7 @@ class Credentials:
         return hmac.digest(_stretch(self.key), side + b" " + binding, hashlib.sha256)
 
     def is_proof(self, received: bytes, side: bytes, binding: bytes) -> bool:
-        """Return True if this is the `proof` of an end that has our key."""
+        """Return True if `proof` is the `proof` of an end that has our key."""
         return hmac.compare_digest(received, self.proof(side, binding))
 
     def require(self, preference: Collection[int] = tuple(METHODS)) -> None:

@@ -1,7 +1,8 @@
 """Joins the labels of all clients for the server, without interpreting them (IMPI 0.0, section 2.3.5).
 
 A label is complete when every client has either submitted it, or shown by a higher label or by DONE that it will
-not. The server sends it at once, because a client may need the answer to one label before it submits the next.
+not. The server sends a complete label at once, because a client may need the joint label before it submits the next
+one.
 """
 
 from __future__ import annotations

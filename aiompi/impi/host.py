@@ -1,7 +1,7 @@
 """An IMPI host: checks and counts packets between its procs and the hosts of other clients. Sans I/O.
 
 The procs implement the protocol of section 3 themselves. Their host forwards whole packets, and reads only type, source
-and destination. It owns a channel to each host of another client (IMPI 0.0, sections 2.3.8, 2.4 and 3.8):
+and destination. The host owns a channel to each host of another client (IMPI 0.0, sections 2.3.8, 2.4 and 3.8):
 
     state     meaning                             what the peer may send
     AWAITED   not connected yet                   its host rank, if the peer connects
@@ -177,8 +177,8 @@ class Host:
             peer: rank of the host that sent it.
 
         Raises:
-            RemoteProtocolError: it is not from a proc of that host to one of ours, it came after FINI, or far more
-                packets are unacknowledged than flow control allows.
+            RemoteProtocolError: the packet does not go from a proc of that host to one of our procs, the packet came
+                after FINI, or far more packets are unacknowledged than flow control allows.
         """
         source, dest = self._ranks.get(packet.pk_src), self._ranks.get(packet.pk_dest)
         if source is None or self._universe.procs[source].host != peer:
@@ -237,7 +237,7 @@ class Host:
         self.channels[peer] = ChannelState.HEARD if self.channels[peer] is ChannelState.OPEN else ChannelState.CLOSED
 
     def ended(self, peer: int) -> bool:
-        """Note that a channel has ended; return True if it was in order, that is after FINI."""
+        """Note that a channel has ended; return True if the end was in order, that is, after FINI."""
         state = self.channels[peer]
         self.channels[peer] = ChannelState.CLOSED
         return state in (ChannelState.HEARD, ChannelState.CLOSED)

@@ -19,7 +19,7 @@ from typing import Final, Self
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.packet import HEADER_BYTES
 
-#: first byte from a rank, with the descriptor of the memory or without one
+#: first byte from a rank: with a descriptor of memory, or without a descriptor
 SHARED: Final = b"\1"
 NOT_SHARED: Final = b"\0"
 

@@ -56,7 +56,7 @@ class ProcInfo:
     """An MPI process.
 
     Attributes:
-        ipv6: first half of its identity, 16 bytes exactly as its client wrote them.
+        ipv6: first half of the proc's identity, 16 bytes exactly as the proc's client wrote them.
         pid: second half of its identity.
         host: rank of its host.
     """

@@ -144,7 +144,7 @@ async def call_in_process(
 
 
 def _start_process(invitation: Invitation, rank: int) -> tuple[subprocess.Popen[bytes], Connection[Any, Any]]:
-    """Start a process that will be a rank; return it and this process's end of the pipe to it."""
+    """Start a process that will be a rank; return the process, and this process's end of the pipe to it."""
     own: Connection[Any, Any]
     other: Connection[Any, Any]
     own, other = Pipe()
@@ -162,7 +162,7 @@ def _start_process(invitation: Invitation, rank: int) -> tuple[subprocess.Popen[
 
 
 def _exchange(connection: Connection[Any, Any], message: bytes) -> bytes | None:
-    """Send a message to the child; return its answer, None if it has ended."""
+    """Send a message to the child; return the child's answer, or None if the child has ended."""
     with contextlib.suppress(OSError, EOFError):
         connection.send_bytes(message)
         return connection.recv_bytes()

@@ -3,9 +3,9 @@
     async with ranks(4) as allocation:
         results = await allocation.run(main)  # async def main(world): ...
 
-Each rank is a task that is bound to one worker, and takes one of its threads while the job runs. The agent of a job is
-on the machine of rank 0. The key of the job is the result of the task that starts the agent. The workers of the other
-ranks get the key from the worker of this task; neither the scheduler nor the client sees it.
+Each rank is a task that is bound to one worker, and occupies one thread of the worker while the job runs. The agent of
+a job is on the machine of rank 0. The key of the job is the result of the task that starts the agent. The workers of
+the other ranks get the key from the worker of this task; neither the scheduler nor the client sees it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PERIOD: Final = 1.0
 
 
 class _Releases(WorkerPlugin):  # type: ignore[misc]
-    """Ends the ranks on this worker whose tasks are released, because their caller is cancelled or has ended."""
+    """Ends those ranks on this worker whose tasks are released, because their caller was cancelled or has ended."""
 
     name = "aiompi-releases"
 

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for what the members of a world or team say to each other.
+"""Spans of OpenTelemetry for the messages between the members of a world or team.
 
     AiompiInstrumentor().instrument()
 
@@ -147,7 +147,7 @@ def _injected() -> bytes:
 
 
 def _extracted(context: bytes, base: Context) -> Context:
-    """Return the context that a peer has sent, on top of another one; this one alone if the peer's is malformed."""
+    """Return the context that a peer has sent, on top of another context, or the latter alone if it is malformed."""
     if not context:
         return base
     try:

@@ -257,7 +257,7 @@ class Membership:
     # Worlds.
 
     async def assemble(self, at_least: int = 1, within: float | None = None) -> AssembledWorld:
-        """Leave the world of this member, and return a new one of all members that ask for one.
+        """Leave the world of this member, and return a new world of all members that ask for one.
 
         The world is complete as soon as every member of an earlier world has asked too, and enough members have asked.
         When the time of a member is over, the world consists of the members that have asked. The result is the same at

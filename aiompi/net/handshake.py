@@ -1,4 +1,4 @@
-"""The hello over a socket, at every end of every connection but those between IMPI clients.
+"""The hello over a socket, at both ends of every connection except connections between IMPI clients.
 
 `channel_of` alone decides how a connection is protected. The decision does not depend on addresses, because an attacker
 between the ends can choose them. The proofs of the hello cover the decision of each end (`aiompi.wire.hello`).

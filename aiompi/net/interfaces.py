@@ -23,7 +23,7 @@ _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: process, user, group
 
 
 def loopback() -> str:
-    """Return the loopback address of this machine: of IPv4, or of IPv6 if there is no other."""
+    """Return the loopback address of this machine: the IPv4 address, or the IPv6 address if there is no IPv4."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind((LOOPBACK["0.0.0.0"], 0))

@@ -11,7 +11,7 @@ from typing import Final
 from aiompi.base.usage import standing
 from aiompi.base.words import ranks_do, ranks_text
 
-#: an expression for where a rank is: the name of its machine, and the number of its process
+#: an expression whose value is the place of a rank: the name of its machine, and its process number
 PLACE: Final = "(__import__('os').uname().nodename, __import__('os').getpid())"
 #: seconds of CPU in which a rank that runs Python reacts to an interrupt
 _REACTION: Final = 0.1

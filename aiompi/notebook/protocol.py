@@ -1,4 +1,4 @@
-"""What the notebook and a rank say to each other, and how output and messages of a rank keep their order.
+"""The messages between the notebook and a rank, and how output and messages of a rank keep their order.
 
 A rank prints to its standard output and error, which reach the notebook through the launcher, in order and also while
 the rank computes. Results that are no text are messages. The rank prints a mark, a line of its own, in the place of a

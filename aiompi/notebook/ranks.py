@@ -1,7 +1,7 @@
 """The side of the notebook: ranks, and the cells that they run.
 
-A thread of its own has the event loop in which the notebook is a rank, so that messages move between cells as well, and
-a cell of the notebook may block. `Cell` carries what the ranks print and show from that loop to the thread that waits.
+A separate thread runs the event loop in which the notebook is a rank. So messages also move between cells, and a cell
+of the notebook may block. `Cell` carries what the ranks print and show from that loop to the thread that waits.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Ranks:
         self._thread.join()
 
     async def restart(self) -> None:
-        """End the ranks, whatever they are doing, and start as many new ones, which have no variables."""
+        """End the ranks, whatever they are doing, and start the same number of new ranks, which have no variables."""
         await asyncio.to_thread(self.restart_now)
 
     def restart_now(self) -> None:

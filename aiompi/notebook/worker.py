@@ -100,7 +100,7 @@ class _Shell(InteractiveShell):
 
 
 class _Steps:
-    """An awaitable cell that knows whether its own code is running, or something that it awaits.
+    """An awaitable cell that knows whether its own code is running, or the code that it awaits.
 
     Args:
         coroutine: the cell.

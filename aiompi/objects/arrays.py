@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aiompi.objects.decode import DecodeFunction, Decoder
     from aiompi.objects.encode import Encoder
 
-_BUILTIN: Final = range(24)  # numbers of NumPy's own dtypes of fixed size; dtypes of others use the same characters
+_BUILTIN: Final = range(24)  # numbers of NumPy's own dtypes of fixed size; other packages use the same characters
 _DEPTH: Final = 32  # levels of a dtype inside dtypes; deeper ones are pickled
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 

@@ -56,7 +56,7 @@ def restore(reference: str, values: Sequence[Any], imports: bool) -> Any:
     Args:
         reference: "module:qualname"; the class may be defined in another module.
         values: values of the fields, in order.
-        imports: True if the module may be imported; if not, it must already be imported.
+        imports: True if the module may be imported; otherwise it must be imported already.
 
     Raises:
         ValueError: there is no such dataclass here, or its fields differ.

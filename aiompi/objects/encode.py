@@ -74,7 +74,7 @@ class Encoder:
         return _new(msgpack.ExtType, (code, _packed(items)))
 
     def leaf(self, obj: Any) -> Any:
-        """Return the tree of a tuple or of an object of one of `EXTENSIONS`; the packer asks for it.
+        """Return the tree of a tuple or of an object of one of `EXTENSIONS`; the packer calls this.
 
         Raises:
             InexpressibleError: only pickle can express the object.

@@ -29,7 +29,7 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
     Raises:
         InvalidOpError: the operation is OP_NULL.
         InvalidTypeError: items of the datatype begin before their address. A user function receives memory from the
-            address on, so it would miss a part of the data.
+            address of an item on, and would miss the data before that address.
     """
     kernel = op.kernel
     if op.is_predefined:

@@ -1,4 +1,4 @@
-"""`Exchange`: the lines of a member to all members of its world, which go on from one world to the next."""
+"""`Exchange`: the lines of a member to all members of its world; lines go on from one world to the next."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Exchange:
         Args:
             core: communicator of the members, used only for this.
             names: of the members, by rank; a member keeps its name from world to world.
-            births: by rank, the world in which the line of that member to this one began; None if it has none.
+            births: by rank, the world in which the line of that member to this member began; None if there is no line.
             birth: number of this world.
         """
         before, self._lines = self._lines, {}

@@ -65,7 +65,7 @@ class Line:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._together: list[bytes] = []
         self._bytes_together = 0
-        self._alone = 0  # messages that have left alone, in this turn of the event loop but for the first
+        self._alone = 0  # messages that have left alone in this turn of the event loop; the first one does not count
 
     @property
     def has_room(self) -> bool:

@@ -1,7 +1,7 @@
 """`Dicts`: dicts of which every member has a copy.
 
-Rank 0 orders all writes. It makes a write in its own copy, and sends the change to all other members, which make the
-changes in this order. When every member has made it, or is gone, the writer gets its result.
+Rank 0 orders all writes. Rank 0 makes a write in its own copy, and sends the change to all other members, which make
+the changes in this order. When every member has made the change, or is gone, the writer gets the result of the write.
 
 A new world begins with one copy: the newest that a member has. Then each writer sends its writes without a result
 again, to rank 0 of the new world. Copies have the results of writes as well, so that no write is made twice.
@@ -91,7 +91,7 @@ class _Change(NamedTuple):
 
 
 class _Reply(NamedTuple):
-    """What the writer gets: the number of its write, its result, and the text of its error."""
+    """The reply to a writer: the number of the write, its result, and the text of its error."""
 
     number: int
     result: Any
@@ -152,7 +152,7 @@ def _is_result(result: object) -> bool:
 
 
 def newest(versions: Sequence[Version]) -> int | None:
-    """Return the rank whose copy all take, given the versions of all; None if all have the same."""
+    """Return the rank whose copy all members take, given all members' versions; None if all copies are the same."""
     if len(set(versions)) == 1:
         return None
     return versions.index(max(versions))
@@ -175,7 +175,8 @@ class Dicts:
         self._names: Sequence[Name] = ()  # of the members, by rank
         self._last = 0
         self._writes: dict[int, tuple[tuple[Any, ...], asyncio.Future[Any]]] = {}
-        # Changes that rank 0 has ordered -> the line of the writer, the reply, and the members that are to make it.
+        # Changes that rank 0 has ordered -> the line of the writer, the reply, and the members that must still make the
+        # change.
         self._ordered: dict[Version, tuple[Line, _Reply, set[Line]]] = {}
         exchange.handlers |= {WRITE: self._order, CHANGE: self._arrived, RESULT: self._replied}
         exchange.on_lost.append(self._lost)
@@ -309,7 +310,7 @@ class Dicts:
         self._made(version, lines[0])
 
     def _outcome(self, write: _Write) -> tuple[bytes | None, bool, Result]:
-        """Return the new value or None to delete it, whether that is a change, and the result."""
+        """Return the new value (None deletes the key), whether the write changes the dict, and its result."""
         before = self.copies.get(write.dict, {}).get(write.key)
         try:
             match write.operation, write.value:

@@ -1,4 +1,4 @@
-"""The job of processes with one parent, such as the workers of a web server, which find it without configuration.
+"""The job of processes with one parent, such as the workers of a web server; they find the job without configuration.
 
 The first of them starts a process that serves the job, and writes its address and key to a file that only their user
 can read. The server holds a lock on the file as long as it lives, so that no process uses the file of a dead server.
@@ -48,7 +48,7 @@ def meet() -> tuple[str, str]:
 
 
 def _read_or_start(path: Path) -> str:
-    """Return the content of a file, which may be empty as yet; start a server if there is none."""
+    """Return the content of a file, which may still be empty; start a server if no server runs."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if _is_free(file):

@@ -26,7 +26,7 @@ class Spans:
         return _NO_SPAN
 
     def of_handler(self, rank: int, name: str | None, context: bytes) -> AbstractContextManager[object]:
-        """Return the span in which a handler runs, None if there is none of the name, for the context of the caller."""
+        """Return the span in which a handler runs, for the context of the caller; None if no handler has the name."""
         return _NO_SPAN
 
     def of_publication(self, rank: int, topic: str) -> AbstractContextManager[bytes]:

@@ -1,4 +1,4 @@
-"""`Team`: a member of a job that goes from world to world, and talks to the others all the time."""
+"""`Team`: a member of a job that goes from world to world, and can always talk to the other members."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from aiompi.talk.exchange import ExchangeOfTeam, Name
 from aiompi.talk.shared_dict import Version, newest
 from aiompi.talk.talk import Talk, own_communicator
 
-#: most seconds at the end until all others have what this member has said
+#: most seconds at the end until all other members have received this member's messages
 _FAREWELL: Final = 5.0
-#: most seconds in which the others of a job that has ended are expected in the next one
+#: most seconds that the other members of an ended job have to come to the next job
 _REUNION: Final = 2.0
 #: seconds between attempts to join
 _PAUSE: Final = 0.2
@@ -156,8 +156,9 @@ class Team(Talking):
     def changes(self) -> AsyncIterator[MemberChange]:
         """Iterate over the members that come and go from this call on. A call before the start gets all that are there.
 
-        A change comes when `members` has it. No write of a member that has left is made after this, so that another
-        member can delete its keys. If the job ends, and the team goes on in another one, all members leave and join.
+        A change comes when `members` has it. No write of a member that has left is made after this report, so that
+        another member can delete the keys of that member. If the job ends, and the team goes on in another job, all
+        members leave and join again.
 
         Returns:
             An iterator over changes, of the kinds "joined" and "left". It ends when this process leaves the team.

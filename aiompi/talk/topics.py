@@ -21,7 +21,7 @@ TAKEN: Final = 5
 
 #: the number of a publication, whether its publisher waits until it is taken, and the lengths of topic and context
 _HEADER: Final = struct.Struct("<Q?HH")
-#: number of publications that have been taken, and the number of one whose publisher waits, or 0
+#: number of publications that have been taken, and the number of a publication whose publisher waits, or 0
 _TAKEN: Final = struct.Struct("<LQ")
 
 #: most publications of one publisher that a member has not taken

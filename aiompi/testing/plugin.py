@@ -35,7 +35,7 @@ class MPITests:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._options = config.option
-        # A mark that the project has registered itself has a meaning of its own.
+        # If the project itself has registered a mark of this name, the mark has the project's meaning.
         registered = {line.partition(":")[0].partition("(")[0].strip() for line in config.getini("markers")}
         self._known = frozenset(marks.LINES) - registered
         for name in sorted(self._known):

@@ -247,7 +247,7 @@ class Late:
     Attributes:
         rank: its rank.
         place: call to which it came late, or that waited for a disk.
-        after: its last call before, from which on it computed; `NOWHERE` if there is none.
+        after: the rank's last call before, after which the rank computed; `NOWHERE` if there is none.
         seconds: that all others have waited.
         times: how often.
         at_disk: True if it waited for a disk.

@@ -141,7 +141,8 @@ def is_standard(path: str) -> bool:
 
 
 def _reserve(file: int, start: int, nbytes: int) -> None:
-    """Let the file system provide memory of a file now: a mapped file that it cannot provide ends the process (SIGBUS).
+    """Let the file system provide memory of a file now: a later write to memory that it cannot provide would end the
+    process (SIGBUS).
 
     Raises:
         OSError: there is no room.

@@ -39,7 +39,7 @@ class Top:
 
 
 def show(directory: str | os.PathLike[str]) -> None:
-    """Show the table in the terminal until all ranks have ended, or Ctrl-C; where there is no terminal, once.
+    """Show the table in the terminal until all ranks have ended, or Ctrl-C. Without a terminal, print it once.
 
     Raises:
         InvalidArgumentError: there is no trace.

@@ -242,7 +242,7 @@ class Semaphore(_Block):
 
     Args:
         value: number of permits at first.
-        bounded: True to refuse a release that would make more permits than at first.
+        bounded: True to refuse a release after which there would be more permits than at first.
         comm: intracommunicator.
         info: has no effect.
 
@@ -315,7 +315,7 @@ class Mutex(_Block):
             True if this process holds the lock now.
 
         Raises:
-            RuntimeError: this process holds it already and it is not recursive, or it has been freed.
+            RuntimeError: this process already holds the lock and the lock is not recursive, or the lock has been freed.
         """
         if self.locked() and not self._recursive:
             raise RuntimeError("this process holds the mutex already")

@@ -49,7 +49,7 @@ class Attached:
         del self._starts[index], self._regions[index]
 
     def find(self, area: Area) -> tuple[Accessor, Area] | None:
-        """Return the region that has an area, and the area in that region; None if there is none."""
+        """Return the region that contains an area, and the area's place in the region; None if no region has it."""
         index = bisect.bisect_right(self._starts, area.bounds[0]) - 1
         if index < 0:
             return None

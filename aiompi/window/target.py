@@ -78,7 +78,7 @@ class Area(NamedTuple):
         return self.start + self.layout.lb, self.start + self.layout.ub
 
     def within(self, size: int) -> bool:
-        """Return True if all bytes lie in a window of `size` bytes, and are no more than it has."""
+        """Return True if all bytes lie in a window of `size` bytes, and their number is at most `size`."""
         first, end = self.bounds
         return not self.nbytes or (first >= 0 and end <= size >= self.nbytes)
 

@@ -72,7 +72,7 @@ class BusinessCard(TypedDict, total=False):
     Attributes:
         window: bytes that each other rank may send eagerly to this one.
         host: name of its machine, unique among machines.
-        appnum: number of its section of the launcher's command line; missing without a command line.
+        appnum: number of the rank's section of the launcher's command line; missing without a command line.
         transports: name of each listening transport -> its address, in the form of that transport.
     """
 
@@ -101,7 +101,7 @@ class Join(NamedTuple):
     Attributes:
         pid: of its process.
         namespace: pid namespace of `pid` (`aiompi.wire.liveness.namespace`).
-        world: generation of its world in an open job, 0 in any other job.
+        world: generation of the rank's world in an open job; 0 in any other job.
     """
 
     pid: int
@@ -117,7 +117,7 @@ class Welcome(NamedTuple):
         size: of the world.
         directory: for sockets; empty if the ranks share no directory.
         keys: for connections with each rank of the world, in rank order (`aiompi.wire.hello.pair_keys`).
-        address: of this machine, for ranks on other machines; empty if all are on this one.
+        address: address of this machine, for ranks on other machines; empty if all ranks are on this machine.
         host: address of the rank's IMPI host, "unix:PATH"; empty in a job without an IMPI server.
         universe: an `aiompi.impi.universe.Universe`, packed; empty in a job without an IMPI server.
         survives: True if the job goes on when a rank fails.
@@ -202,10 +202,10 @@ class Report(NamedTuple):
 
 
 class LookRequest(NamedTuple):
-    """Ask a rank what it does now; from the first of these on, the rank counts its messages.
+    """Ask a rank what it does now; from the first such question on, the rank counts its messages.
 
     Attributes:
-        number: of the question; 0 for the end of the questions, which has no answer.
+        number: number of the question; 0 ends the questions, and has no answer.
     """
 
     number: int
@@ -306,7 +306,7 @@ class MemberCard(TypedDict):
     Attributes:
         id: its number, never given to another member.
         host: name of its machine.
-        since: when it joined, in seconds since the epoch, by the clock of the agent.
+        since: when the member joined, in seconds since the epoch, by the clock of the agent.
         attributes: the attributes with which it joined.
     """
 
@@ -338,7 +338,7 @@ class Entered(NamedTuple):
 
 
 class MemberChange(NamedTuple):
-    """A member has joined, left or failed: `kind` is one of these words, `cause` is the cause of a failure."""
+    """A member has joined, left or failed, as `kind` says; `cause` is the cause of a failure."""
 
     kind: str
     member: MemberCard
@@ -360,7 +360,7 @@ class Assemble(NamedTuple):
 
 
 class Withdraw(NamedTuple):
-    """The member asks for a world no more, or does not join the assembled world."""
+    """The member no longer asks for a world, or does not join the assembled world."""
 
     number: int
 
@@ -384,7 +384,7 @@ class Assembled(NamedTuple):
 
 
 class Inquire(NamedTuple):
-    """The member asks which others it waits for in the call of this number."""
+    """The member asks for which other members it waits in the call with this number."""
 
     number: int
 

@@ -32,8 +32,8 @@ receiver's (names of IMPI 0.0, section 3.5). In the first five kinds and in RTS_
 the note that a message of a collective carries for its receive; it is 0 in other messages. Each of these three kinds
 has a form with READY for messages in ready mode.
 
-A sender has at most MAX_ANNOUNCED unanswered announcements that were not asked for. It announces further messages when
-answers come, or when the receiver asks for them (see `aiompi.engine.withheld`).
+A sender has at most MAX_ANNOUNCED unanswered announcements that were not asked for. The sender announces further
+messages when answers come, or when the receiver asks for messages (see `aiompi.engine.withheld`).
 """
 
 from __future__ import annotations
@@ -157,10 +157,10 @@ class Offer(Protocol):
         """
 
     def invite(self, memory: memoryview) -> tuple[int, int] | None:
-        """Let the sender write the end of the message into its place at the same time, until `close`.
+        """Invite the sender to write the end of the message into `memory` at the same time, until `close`.
 
         Returns:
-            A number and an address for the sender; None if it must not write.
+            A number and an address for the sender; None if the sender must not write.
         """
 
     def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
@@ -170,8 +170,8 @@ class Offer(Protocol):
             memory: for the whole message; bytes for which it has no room are dropped.
 
         Returns:
-            The offset up to which the message has been copied. It is `length`, too, if no more can be copied; then
-            `stands` returns False.
+            The offset up to which the message has been copied. The offset is `length` also if no more can be copied;
+            `stands` then returns False.
         """
 
     def stands(self) -> bool:

@@ -5,9 +5,9 @@
                                  <--   Reply  banner channel nonce HMAC(key, "acceptor" Hello banner channel nonce)
     Proof  HMAC(key, "connector" Hello Reply)  -->
 
-The channel says what protects the connection at that end (`Channel`). The proofs cover it, and the connection ends if
-the two ends name different channels. So an attacker between them cannot make one end encrypt and the other send in
-clear.
+The channel says what protects the connection at that end (`Channel`). The proofs cover the channel, and the connection
+ends if the two ends name different channels. So an attacker between the two ends cannot make one end encrypt and the
+other end send in clear.
 
 For an encrypted connection, a TLS handshake follows, and both ends prove the key once more over the channel. So an
 attacker cannot relay the first proofs and be the end of two channels (`aiompi.net.tls.binding`):

@@ -1,9 +1,10 @@
 """Whether another process is alive, according to the kernel.
 
 A computing rank cannot answer questions: while C code holds the GIL, none of its threads runs. Therefore the kernel of
-its machine is asked. It knows whether a process is stopped, and it acknowledges TCP segments as long as the machine
-runs and is reachable, whatever the process does. If the agent of the job is on another machine, a process beside the
-rank asks the kernel and reports to the agent (`aiompi.job.companion`). It loads this file without the package.
+its machine is asked. The kernel can: it knows whether a process is stopped, and it acknowledges TCP segments as long as
+the machine runs and is reachable, whatever the process does. If the agent of the job is on another machine, a process
+beside the rank asks the kernel and reports to the agent (`aiompi.job.companion`). It loads this file without the
+package.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def is_unanswered(host: str) -> bool:
 def _in_proc(host: str) -> str:
     """Return the form of an address in /proc/net/tcp.
 
-    An IPv4 address may also be the end of a mapped IPv6 address there.
+    In the kernel's table an IPv4 address may also be the end of a mapped IPv6 address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     packed = socket.inet_pton(family, host.partition("%")[0])

@@ -1,4 +1,4 @@
-"""`Look`: what a rank does now, as it tells the launcher, and the table of the ranks of a job."""
+"""`Look`: a rank's report to the launcher on what it does now; and the table of the ranks of a job."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Look(NamedTuple):
     """What one rank does now.
 
     Attributes:
-        rank: its rank; -1 for a member of an open job that is in no world.
+        rank: rank in the world; -1 for a member of an open job that is in no world.
         host: name of its machine.
         state: "runs"; "waits"; "ended" if its recording was stopped; "gone" if its process has ended without that. The
             launcher says more: "starts", "computes" of a rank that does not answer, "left", "failed".

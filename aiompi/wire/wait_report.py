@@ -29,7 +29,7 @@ class Wait(NamedTuple):
         place: line of the program that called it, such as "app.py:12".
         seconds: how long it has been waiting.
         comm: name of the communicator for messages; empty if there is none.
-        on: world ranks that it waits for; empty if they are unknown, or if any rank can end the wait.
+        on: world ranks for which the call waits; empty if these are unknown, or if any rank can end the wait.
         algorithm: of a collective; may be empty.
         context: context id of the communicator. It identifies a collective together with `number`.
         number: count of collectives on the communicator, from 1; 0 for other calls.

@@ -37,7 +37,7 @@ _SIGNALS: Final = {"kill": signal.SIGKILL, "continue": signal.SIGCONT, "leave": 
 class Injection(NamedTuple):
     """One injection: its kind and its victim, and the seconds from the time when all processes are there.
 
-    `other` is the other end of a link that is cut, and `reset` says how.
+    `other` is the other end of a link that is cut, and `reset` is True if the cut is a reset.
     """
 
     delay: float
@@ -298,7 +298,7 @@ class Trial:
         return self._last + HEARTBEAT + LIMIT + self._starting
 
     def extend(self) -> None:
-        """Let the time for the end begin now, because this trial has done something itself."""
+        """Let the time for the end begin now, because this trial itself has just acted."""
         self._last = time.monotonic()
 
     # The end.

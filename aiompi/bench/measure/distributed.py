@@ -14,7 +14,8 @@ from distributed.protocol import to_serialize
 
 from aiompi.bench.measure import channels
 
-#: bytes from which distributed is faster when they have a frame of their own, with which a few take twice as long
+#: bytes from which distributed is faster if they have a separate frame; a few bytes take twice as long in a separate
+#: frame
 _APART: Final = 256 * 2**10
 
 

@@ -1,6 +1,6 @@
 """Processes of `aiompi.bench.faults` that come and go: members, children, and workers with their master.
 
-Each says its pid first, and at the end which descriptors it has kept.
+Each process prints its pid first, and at the end the descriptors that it has kept.
 """
 
 from __future__ import annotations

@@ -364,7 +364,8 @@ def main(
         seconds: for which to go on.
         face: "blocking" or "native".
         address: of the job to join; empty if a launcher has started this process.
-        cuts: first and second rank of a link, which the first cuts at SIGUSR2, and whether to reset it.
+        cuts: (first rank, second rank, reset): at SIGUSR2 the first rank cuts its link to the second one, by a reset if
+            `reset` is True.
         spawns: True for steps that start processes as well.
     """
     world: Any = None

@@ -77,7 +77,7 @@ async def large_object(comm: Intracomm, items: int, kind: str = "dicts") -> dict
     clock.stop()
     encoding, decoding = at_once(comm, rows)
     await comm.Barrier()
-    # in an allreduce a rank encodes its list, and decodes that of the other and a copy of its own
+    # in an allreduce a rank encodes its list, and decodes the list of the other rank and a copy of its own list
     spent = (encoding + 2 * decoding) / 2 if both else decoding if comm.rank else encoding
     return {"late": clock.late, "seconds": seconds, "at_once": spent}
 

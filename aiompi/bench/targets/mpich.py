@@ -226,7 +226,7 @@ def _four(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterato
 
 
 def _one_core(options: Options) -> Iterator[Figure]:
-    """Compare ranks that share a core with a bare socket between processes that do, and with both libraries."""
+    """Compare ranks that share a core with a bare socket between processes that do, too, and with both libraries."""
     contenders = [on_core(pair, cores()[0]) for pair in (aiompi_job(2), SOCKET, mpich_job(2), openmpi_job(2))]
     with conversations(*contenders, processes=1) as (ours, *floors):
         rounds = {"iterations": options.scaled(_SHARED_ROUNDS), "blocks": 1}

@@ -38,9 +38,9 @@ async def linear(channel: Channel, block: Block, root: int) -> None:
 async def binomial(channel: Channel, block: Block, root: int) -> None:
     """Receive from the parent, then send to all children, those with the largest subtrees first.
 
-    Ranks are counted from the root. The parent of a rank is the rank without its lowest set bit; a child has one
-    further bit set, below that bit. Steps: ceil(log2 n). Per rank, for m bytes: 1 message received, except at the root;
-    at most ceil(log2 n) sent, that is m * ceil(log2 n) bytes, by the root. Any number of ranks: children
+    Ranks are counted from the root. The parent of a rank is the rank without its lowest set bit. A child of a rank has
+    one bit more, below the lowest set bit. Steps: ceil(log2 n). Per rank, for m bytes: 1 message received, except at
+    the root; at most ceil(log2 n) sent, that is m * ceil(log2 n) bytes, by the root. Any number of ranks: children
     beyond the last rank are left out.
 
     Seven ranks, root 0:

@@ -53,10 +53,10 @@ async def recursive_halving(channel: Channel, accumulator: Vector, counts: Seque
 
     Not order-safe: partners do not hold results of neighbouring blocks of ranks. Steps: log2 p, p being the largest
     power of two that is not above n. Per rank, for m bytes in equal segments: log2 p messages and (p - 1) / p * m bytes
-    sent, and as many received and combined. Time: log2 p * alpha + (p - 1) / p * m * (beta + gamma). If n is not p: of
-    the first 2 * (n - p) ranks, each odd one gives its contribution to the even rank below, and gets its segment from
-    that rank. This makes two steps and m * (1 + 1 / n) bytes more. A half that represents more ranks is larger.
-    Segments may differ in length.
+    are sent, and the same number received and combined. Time: log2 p * alpha + (p - 1) / p * m * (beta + gamma). If n
+    is not p: of the first 2 * (n - p) ranks, each odd one gives its contribution to the even rank below, and gets its
+    segment from that rank. This makes two steps and m * (1 + 1 / n) bytes more. A half that represents more ranks is
+    larger. Segments may differ in length.
 
     Five ranks, p = 4, segments a to e; the segments on which a rank still works:
 

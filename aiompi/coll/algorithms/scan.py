@@ -1,4 +1,4 @@
-"""Scan (section 4.11): each rank gets the combination of its own and all lower ranks' contributions.
+"""Scan (section 4.11): each rank gets the combination of the contributions of all ranks up to itself.
 
 Algorithms take the channel and the accumulator of this rank, which becomes the result.
 """

@@ -181,12 +181,12 @@ def Compute_dims(nnodes: int, dims: int | Sequence[int]) -> list[int]:
         dims: number of dimensions, or one item for each: 0 for a dimension to be chosen, else its size.
 
     Returns:
-        The dimensions. The chosen ones are in descending order; the first is as small as possible, then the second, and
-        so on.
+        The dimensions. The chosen dimensions are in descending order; the first is as small as possible, then the
+        second, and so on.
 
     Raises:
         TypeError: an argument has another type.
-        InvalidDimsError: nnodes is not positive, a dimension is negative, or the given ones do not divide nnodes.
+        InvalidDimsError: nnodes is not positive, a dimension is negative, or the given dimensions do not divide nnodes.
     """
     nnodes = integer(nnodes, "Compute_dims: nnodes")
     given = [0] * dims if isinstance(dims, int) else list(integers(dims, "Compute_dims: dims"))

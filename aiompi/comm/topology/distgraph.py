@@ -100,7 +100,8 @@ def split_edges(
         size: number of processes.
 
     Returns:
-        For each rank the edges to send it, for `DistributedGraph.gathered`; True if there are weights.
+        For each rank, the edges that this process must send to the rank, for `DistributedGraph.gathered`; and True if
+        there are weights.
 
     Raises:
         InvalidRankError: there is no such process.

@@ -40,7 +40,7 @@ class CommunicatorBase(Generic[R]):
     _reach: int
 
     def process_of(self, rank: int) -> int:
-        """Return the process number of a destination; -1 if it is no rank, or a process of another job."""
+        """Return the process number of a rank of the peer group; -1 for no such rank, or one of another job."""
         return shown(self.targets[rank]) if 0 <= rank < len(self.targets) else -1
 
     def admitted(self) -> Self:
@@ -127,27 +127,27 @@ class CommunicatorBase(Generic[R]):
         return made
 
     def send_short(self, spec: object, dest: object, tag: object) -> bool:
-        """Do what `admitted` does, and send an array of numbers at once; return False if that is impossible."""
+        """Check the thread as `admitted` does, and send an array of numbers at once; False if that is impossible."""
         self.admitted()
         return False
 
     def send_object(self, codec: object, obj: object, dest: object, tag: object) -> bool:
-        """Do what `admitted` does, and send a small plain object at once; return False if that is impossible."""
+        """Check the thread as `admitted` does, and send a small plain object at once; False if that is impossible."""
         self.admitted()
         return False
 
     def own_send_object(self, codec: object, obj: object, dest: object, tag: object) -> AwaitableCall[None] | None:
-        """Do what `send_object` does; return the request for the await, or None in place of False."""
+        """Send as `send_object` does; return the request for the await, or None if that is impossible."""
         self.admitted()
         return None
 
     def own_send_short(self, spec: object, dest: object, tag: object) -> AwaitableCall[None] | None:
-        """Do what `send_short` does; return the request for the await, or None in place of False."""
+        """Send as `send_short` does; return the request for the await, or None if that is impossible."""
         self.admitted()
         return None
 
     def isend_short(self, spec: object, dest: object, tag: object, kind: type[RequestHandle] | None = None) -> Any:
-        """Do what `send_short` does; return a request of this send alone, or None in place of False.
+        """Send as `send_short` does; return a request that no other send shares, or None if that is impossible.
 
         Args:
             kind: class of the handle that is returned; None for the request itself.
@@ -163,12 +163,12 @@ class CommunicatorBase(Generic[R]):
     def recv_object(
         self, decode: Callable[[bytearray | memoryview], Any], source: Any, tag: Any, status: Status | None
     ) -> R:
-        """Do what `admitted` does, start to receive an object, and look for its message for a moment."""
+        """Check the thread as `admitted` does, start to receive an object, and poll for its message for a moment."""
         self.admitted()
         return self.irecv(None, source, tag, decode, status)
 
     def irecv_short(self, spec: object, source: object, tag: object, kind: type[RequestHandle] | None = None) -> Any:
-        """Do what `admitted` does, and start a receive into an array of numbers; return None if that is not possible.
+        """Check the thread as `admitted` does, and start a receive into an array of numbers; None if impossible.
 
         Args:
             kind: class of the handle that is returned; None for the request itself.

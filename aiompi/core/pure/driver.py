@@ -14,7 +14,7 @@ _BRIEF_LOOKS: Final = range(16)  # polls of a poller that is not native
 
 
 class DriverBase:
-    """How a rank waits, as far as the common case of a call needs it; see `aiompi.engine.seams.Driver`.
+    """How a rank waits: the part that calls use in the common case; see `aiompi.engine.seams.Driver`.
 
     Args:
         thread: returns the identifier of the calling thread. The native form asks C for it, and for the time.
@@ -28,7 +28,7 @@ class DriverBase:
     owner: int
     loop_runs: Callable[[], bool] | None
     _pollers: list[Any]
-    _brief_until: float  # end of brief polling in this turn of the loop; 0: there is none
+    _brief_until: float  # time at which brief polling in this turn of the loop ends; 0 for no brief polling
     _busy: bool  # a poller has found something
 
     def __init__(self, thread: Callable[[], int], clock: Callable[[], float]) -> None:

@@ -50,7 +50,7 @@ DISK: Final = 14
 WAIT: Final = 15
 #: a garbage collection; its tag is the generation
 GC: Final = 16
-#: a time in which the event loop ran a callback while others were due
+#: a time in which the event loop ran one callback while other callbacks were due
 LATE: Final = 17
 #: a message of a collective, or that announces partitions
 PART: Final = 18
@@ -232,7 +232,7 @@ class Recorder:
         return self._head
 
     def _find(self, handle: int) -> int:
-        """Return where the record of a handle is; 0 if a later one has overwritten it."""
+        """Return the place of a handle's record; 0 if a later record has overwritten it."""
         if self._memory is None or not handle or self._head - handle > self._mask:
             return 0
         return RECORDS + (handle - 1 & self._mask) * RECORD.size

@@ -29,8 +29,8 @@ class Request(Generic[T_co]):
     done callbacks need.
 
     Attributes:
-        record, starter: of a persistent request while calls are observed: the record of the call that made it, and its
-            communicator; otherwise None.
+        record, starter: for a persistent request, while calls are observed, the record of the call that made the
+            request, and its communicator; otherwise None.
         traced: handle of its record in the trace of this rank; 0 for none.
     """
 
@@ -217,7 +217,7 @@ class Request(Generic[T_co]):
         return True
 
     def lost_message_error(self) -> BaseException | None:
-        """Return the error of a message that `withdraw` has lost, being unable to give it back; None if there is none.
+        """Return the error of a message that is lost because `withdraw` could not give it back; None if none is lost.
 
         None also if the error has been reported. The caller reports what this returns.
         """
@@ -230,8 +230,8 @@ class Request(Generic[T_co]):
     def settle(self) -> Generator[Any, None, None]:
         """Wait until the operation can be withdrawn at once.
 
-        An error that interrupts this, such as another cancellation, is raised at the end, because the caller must not
-        use the memory before.
+        An error that interrupts this wait, such as another cancellation, is raised when the wait is over, because the
+        caller must not use the memory earlier.
         """
         interrupt: BaseException | None = None
         while not self.quiescent():
@@ -250,7 +250,7 @@ class Request(Generic[T_co]):
                 interrupt = None  # the error refers to its frames, which must not refer to the error
 
     def suspend(self) -> Generator[Any, None, None]:
-        """Wait for completion: inside a schedule by yielding the request to it, elsewhere by the driver."""
+        """Wait for completion. A schedule waits by yielding the request; other code waits as the driver does."""
         engine = self._engine
         if engine.stepping:
             yield self

@@ -1,4 +1,4 @@
-"""Accesses to windows in the common case: the pure form has no short way, since only the target changes its memory."""
+"""Accesses to windows in the common case. The pure form has none, because only the target changes its memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class WindowBase:
     def withdraw(self) -> None:
         """Send every access by the general path from now on: the window is freed or revoked, or a rank has failed."""
 
-    # The accesses. Each returns False if the caller must take the usual way, which also reports errors.
+    # The accesses. Each returns False if the general path must make the access; that path also reports errors.
 
     def put_at_once(self, origin: object, rank: object, target: object) -> bool:
         """Write an array to the memory of a rank."""

@@ -39,8 +39,8 @@ def read(process: int, address: int, memory: memoryview) -> None:
         memory: memory to fill, one byte or more.
 
     Raises:
-        OSError: the kernel does not allow the copy, the process does not have all of that memory (EFAULT), or it has
-            ended.
+        OSError: the kernel does not allow the copy, the process does not have all of that memory (EFAULT), or the
+            process has ended.
     """
     nbytes = len(memory)
     ranges = bytearray(_RANGES.pack(address_of(memory), nbytes, address, nbytes))

@@ -46,7 +46,7 @@ class Region(ABC):
         """Return the number of items from item `displ` to the end of the memory.
 
         Raises:
-            InvalidCountError: it is not a whole number, or cannot be inferred from the memory.
+            InvalidCountError: the number of items is not whole, or cannot be inferred from the memory.
         """
 
     @abstractmethod

@@ -212,7 +212,7 @@ def _counts(value: Any, name: str, nblocks: int) -> Numbers:
 
 
 def _numbers(value: Any, what: str, nblocks: int) -> Numbers:
-    """Return one number for all ranks, or one for each; None if nothing is given."""
+    """Return one number for all ranks, or a number for each rank; None if no number is given."""
     if value is None:
         return None
     if type(value) is list and set(map(type, value)) == {int}:  # the usual case

@@ -49,7 +49,7 @@ class Outgoing:
         drqid: the receiver's id of a long message, once it is matched.
         phase: see the table at the top of the module.
         cancelling: True while a CANCEL is unanswered.
-        ahead: data of its next packets, written ahead into the memory from which they will be sent.
+        ahead: data of the message's next packets, written ahead into the memory from which they will be sent.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Outgoing:
 
         Args:
             datalen: bytes of a packet.
-            write: called with the data of a packet; returns the data that it has written, None to stop.
+            write: function that takes the data of a packet and returns the part that it has written; None to stop.
         """
         left = self.left - sum(sum(map(len, data)) for data in self.ahead)
         while left:
@@ -142,7 +142,7 @@ class Incoming:
     Attributes:
         srqid: the sender's request id.
         drqid: our request id, which the following packets carry; 0 if there are none.
-        cid, lsrank, tag: its envelope; lsrank is the rank of its sender in the sender's local group.
+        cid, lsrank, tag: envelope of the message; lsrank is the rank of the sender in the sender's local group.
         length: bytes of the message.
         missing: bytes that have not arrived.
         sync: True if its sender expects a SYNCACK.

@@ -288,7 +288,7 @@ class Pair:
             self._user.not_cancelled(message)
 
     def _withdraw_cancel(self, message: Outgoing) -> bool:
-        """Withdraw the CANCEL of a message if it still waits for flow control; return True if it did."""
+        """Withdraw the CANCEL of a message if the CANCEL still waits for flow control; return True then."""
         cancel = self._pack(PacketType.CANCEL, message.srqid)
         if cancel not in self._queue:
             return False

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aiompi.core import Recorder
     from aiompi.transport.shared_memory.transport import SharedMemory
 
-#: most bytes that a poll reads, so that one busy peer does not starve the others; and most bytes per turn
+#: most bytes that a poll reads, so that one busy peer does not starve other peers; and most bytes that a turn reads
 _POLLED: Final = 256 * 2**10
 BUDGET: Final = 2 * 2**20
 #: budget that reads a ring full of the shortest frames, per byte of the ring

@@ -98,7 +98,7 @@ def main() -> None:
 
 
 def _parse(words: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """Return the words that name the program, and the options of `mpi4py.rc`; serve options such as --version."""
+    """Return the words that name the program, and the options of `mpi4py.rc`; carry out options such as --version."""
     rc: dict[str, Any] = {}
     while words and words[0].startswith("-") and words[0] not in ("-m", "-c", "-"):
         option, equals, value = words.pop(0).partition("=")
