@@ -266,7 +266,7 @@ if not _typing.TYPE_CHECKING:  # type checkers would accept any name
         return sorted({*globals(), "buffer", "memory"})
 
     def __getattr__(name: str) -> _Any:
-        """Return `buffer` or `memory`, which is made of an array of NumPy; programs without arrays do not need it."""
+        """Return `buffer` or `memory`, a class that needs NumPy, which programs without arrays do not import."""
         if name not in ("buffer", "memory"):
             raise AttributeError(f"module 'aiompi.MPI' has no attribute {name!r}")
         from aiompi.datatype.buffer.memory import buffer

@@ -189,7 +189,7 @@ def library() -> AbstractContextManager[None]:
 
 
 class _At:
-    """A context whose calls are at a level; a class, because a generator would take longer than the rest of a call."""
+    """A context whose calls are at a level: a class, because a generator takes longer than all else in a call."""
 
     __slots__ = ("_level", "_token")
 
@@ -281,7 +281,8 @@ class _Surface:
         """Replace the calls, except those inherited from a superclass whose calls have been replaced.
 
         Args:
-            make: returns the new function from the name of a call, its function, and whether it takes a receiver.
+            make: function of a call's name, its present function, and whether that function takes a receiver; returns
+                the new function.
             mark: attribute that the new functions get.
 
         Returns:

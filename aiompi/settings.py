@@ -172,8 +172,8 @@ class Settings:
         tls_ca: file with the authorities that sign the certificates of the other hosts; empty for tls_cert itself.
         engine: name of the process manager that has started this process, such as "pmi", or "none" to run alone. Empty
             means the process manager whose variables are set. Processes of `aiompi-launch` ignore it.
-        pmix_library: path of libpmix.so.2. Empty means the one beside the program that has started this process, or
-            else the one that the dynamic linker finds.
+        pmix_library: path of libpmix.so.2. Empty means the library beside the program that has started this process, or
+            else the library that the dynamic linker finds.
         start_timeout: seconds in which all ranks that an engine has started must have joined.
         connect_timeout: seconds to wait for a connection, and then for the proof of the key by the peer that has
             connected. A rank that accepts a connection may take longer to answer, because it computes; a launched rank

@@ -39,7 +39,7 @@ class Usage:
         self._cores: float | None = None
 
     def read(self, now: float) -> tuple[float | None, int, bool]:
-        """Return its cores in use since the last call, its resident bytes, and True if it lives.
+        """Return the cores that the process has used since the last call, its resident bytes, and True if it lives.
 
         Args:
             now: time in seconds. The first call has None for the cores.

@@ -40,7 +40,7 @@ class Route:
         members: process numbers of the destinations; by default the processes that the communicator reaches.
         rank: rank of this process among the members; by default its rank in the communicator.
         offset: added to the source of messages, to separate channels with the same context and tag.
-        sources: the source in the messages of each member, instead of its rank plus offset.
+        sources: the source number in the messages of each member, instead of the member's rank plus offset.
         point_to_point: True for messages in the context of point-to-point communication.
 
     Attributes:

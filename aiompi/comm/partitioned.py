@@ -170,7 +170,7 @@ class _Run(Request[T_co]):
         self._settle()
 
     def _settle(self) -> None:
-        """Complete the run if all is done, or fail if nothing is under way any more."""
+        """Once no message is under way, complete the run if all partitions are done, or let it fail after a failure."""
         if self._done or self._under_way:
             return
         if self._failure is not None:

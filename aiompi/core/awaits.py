@@ -105,7 +105,7 @@ def undone(operation: Request[Any], error: BaseException) -> Generator[Any, None
     try:
         raise error
     finally:
-        # An error refers to its frames. This frame must refer neither to it nor to the memory of the operation.
+        # An error refers to its frames. This frame must refer neither to the error nor to the memory of the operation.
         del error, operation
 
 

@@ -121,7 +121,7 @@ class ImpiMergedGroups(Participants):
         high: True if the local group is to be the second.
 
     Attributes:
-        other_high: the value of rank 0 of the remote group, once the maximum is known.
+        other_high: the `high` of rank 0 of the remote group, set once the maximum is known.
     """
 
     __slots__ = ("_channel", "_high", "other_high")

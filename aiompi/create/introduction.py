@@ -123,8 +123,8 @@ class Strangers:
     """The connections to processes of other jobs. Each process needs one, because no agent reports its end.
 
     Of two processes one connects and sends a message, which the other answers. When all processes of both groups have
-    awaited `reached`, each has all its connections, and notices when they end. The processes must have been introduced
-    to each other before.
+    awaited `reached`, each process has all its connections, and notices the end of a connection. The processes must
+    have been introduced to each other before.
 
     Args:
         engine: of this process.

@@ -72,7 +72,7 @@ def integers(values: object, name: str) -> Integers:
 
 
 def few_integers(values: object, name: str) -> tuple[int, ...]:
-    """Return a sequence of integers that is usually short, as a tuple, shape (n,).
+    """Convert a sequence of integers, which is usually short, to a tuple, shape (n,).
 
     Raises:
         InvalidArgumentError, TypeError: see `integers`.
@@ -86,7 +86,7 @@ def few_integers(values: object, name: str) -> tuple[int, ...]:
 
 
 def few_counts(values: object, name: str) -> tuple[int, ...]:
-    """Return a sequence of numbers of copies that is usually short, as a tuple, shape (n,).
+    """Convert a sequence of numbers of copies, which is usually short, to a tuple, shape (n,).
 
     Raises:
         InvalidCountError: a number is negative.

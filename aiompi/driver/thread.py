@@ -80,8 +80,8 @@ class ThreadDriver(BlockingDriver):
     waiting thread becomes the leader. While no thread waits, a background thread leads. So the engine may call user
     functions, such as the operation of a reduction, in any of these threads.
 
-    The leader spins before it sleeps only if the program has no other thread, as a program that gets this level by
-    default. A spinning leader holds the lock, and would delay the calls of other threads.
+    The leader spins before it sleeps only if the program has no other thread, as is usual in programs that get this
+    level by default. A spinning leader holds the lock, and would delay the calls of other threads.
 
     Args:
         failed: called in the background thread, with the exception that has ended this thread.

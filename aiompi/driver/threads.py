@@ -101,8 +101,8 @@ def refuse_running_loop(call: str, awaitable: str, otherwise: str = "") -> None:
 def detach_descriptors(descriptors: Collection[int]) -> None:
     """In the child of a fork, replace descriptors by an unused eventfd.
 
-    Otherwise the child would keep the connections of the parent open after its end. The numbers stay open, because
-    objects refer to them and will close them.
+    Otherwise the child would keep the parent's connections open after the end of the parent. The numbers stay open,
+    because objects refer to them and will close them.
 
     Raises:
         OSError: the system has no memory for the eventfd.

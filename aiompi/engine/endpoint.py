@@ -56,7 +56,7 @@ class Endpoint(PeerBase, ABC):
 
     @abstractmethod
     def recall(self, send: Send) -> None:
-        """Ask the receiver to give a message back, if that is possible (section 3.8)."""
+        """Ask the receiver to give a message back, if the receiver can (section 3.8)."""
 
     def match(self, message: Message, receive: Receive) -> None:
         """Give an unexpected message to the receive that it matches."""

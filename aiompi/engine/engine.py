@@ -64,7 +64,7 @@ class Engine(Receiving):
         failure: fails operations whose peers are gone.
         survives: True if the job goes on when a rank fails.
         closing: True if this rank starts no operation any more.
-        finished: True if this rank has also told its peers that it is closing.
+        finished: True if this rank has also told its peers that it closes.
         parted: True if this rank has told its peers in other jobs that it is closing.
         unawaited: sends for which no call waits: buffered sends, and sends whose request was freed. This rank does not
             end before they are complete.

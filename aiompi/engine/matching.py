@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aiompi.engine.probe import Probe
     from aiompi.engine.receive import Receive
 
-#: an offset; and by rank of the world, the source number of its messages less this offset
+#: an offset; and for each rank of the world, the source number in that rank's messages, less the offset
 Sources: TypeAlias = tuple[int, Mapping[int, int]]
 
 

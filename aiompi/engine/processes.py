@@ -205,7 +205,7 @@ class Processes:
         return met
 
     def release(self, met: Iterable[int]) -> None:
-        """Note that a communicator refers to these processes no more; the processes may now be forgotten."""
+        """Note that a communicator no longer refers to these processes, which may now be forgotten."""
         for number in met:
             self._references[number] -= 1
             self.forget_unused(number)

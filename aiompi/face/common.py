@@ -224,7 +224,7 @@ class CommunicatorHandle:
         return self._core.run(make(), call)
 
     def _kin(self, core: Communicator) -> Any:
-        """Return the communicator of the face for a core, of the class for its kind."""
+        """Return the face's communicator for a core; its class is the class for this kind of communicator."""
         raise NotImplementedError
 
     def __bool__(self) -> bool:

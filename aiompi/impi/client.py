@@ -350,7 +350,7 @@ class Client:
             )
         self.size = size
         self._events.append(Accepted(size))
-        # DONE follows the broadcasts: some servers forget the labels of a client that has sent it.
+        # DONE is sent after the broadcasts, because some servers forget the labels of a client that has sent DONE.
         self._out.extend(encode_coll(label, data) for label, data in self._part.encode())
 
     def _label(self, command: Command) -> None:

@@ -31,7 +31,7 @@ _BROADCAST: Final = struct.Struct(">iI")
 class Code(enum.IntEnum):
     """IMPI_CMD_ constants: the ASCII letters of their names.
 
-    NOTE is of aiompi: a server sends it to clients that it knows to be aiompi.
+    NOTE is an extension of aiompi: a server sends it to clients that are known to be aiompi.
     """
 
     AUTH = 0x41555448

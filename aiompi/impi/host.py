@@ -45,7 +45,7 @@ ACKNOWLEDGEMENTS: Final = frozenset(
 #: A pair of procs may have this many times hiwater unacknowledged packets before the host reports an attack. The
 #: tolerance is necessary because implementations count differently.
 PATIENCE: Final = 4
-#: The same for data packets, which take memory, and which all implementations count alike.
+#: The same limit for data packets alone, which take memory, and which all implementations count alike.
 PATIENCE_DATA: Final = 2
 
 

@@ -247,7 +247,7 @@ class Allocation(ABC):
 async def _wait_for_end(
     calls: Sequence[asyncio.Future[Any]], survives: bool, ended: dict[asyncio.Future[Any], None]
 ) -> None:
-    """Wait until a job has ended. If it does not survive failures, wait only for the rank that has caused the end.
+    """Wait until a job has ended. If the job does not survive failures, wait only for the rank that has caused its end.
 
     `ended` gets the calls in the order in which they end.
     """

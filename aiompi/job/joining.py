@@ -122,7 +122,8 @@ def init(
             addresses together take at most `connect_timeout`.
         key: of the job at the address, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that
             AIOMPI_KEY_FILE names.
-        rank: wanted in the job at the address; by default ranks are given in the order of arrival.
+        rank: rank that this process wants in the job at the address; by default ranks are given in the order of
+            arrival.
         settings: instead of those of the environment and `rc`.
 
     Returns:

@@ -23,7 +23,7 @@ from aiompi.notebook.ranks import Ranks, print_event, ranks_for
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reads the line of a magic; what is wrong is a UsageError, which IPython shows in one line."""
+    """Reads the line of a magic; a mistake in the line is a UsageError, which IPython shows in one line."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}; {self.prog.split()[0]}? tells more")

@@ -18,7 +18,7 @@ from aiompi.objects.type_tags import InexpressibleError
 ATOMS: Final[frozenset[type]] = frozenset({NoneType, bool, int, float, str})
 ATOMS_WITHOUT_INT: Final = ATOMS - {int}
 
-#: types of objects that `Encoder.extension` expresses: NumPy's, once one of them has been sent
+#: types of objects that `Encoder.extension` expresses: NumPy's types, once an object of one of them has been sent
 EXTENSIONS: Final[set[type]] = set()
 
 #: packs the items of extensions, which are plain values

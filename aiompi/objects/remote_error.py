@@ -7,7 +7,7 @@ import traceback
 
 
 class RemoteTraceback(Exception):
-    """The cause of an exception that was raised in another process: its traceback there."""
+    """The cause of an exception that was raised in another process; its text is the traceback in that process."""
 
     def __init__(self, trace: str) -> None:
         super().__init__(trace)

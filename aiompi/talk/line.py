@@ -28,7 +28,8 @@ _LIMIT: Final = 4 * 2**20
 #: bytes for which a kept message counts beside its content
 _OVERHEAD: Final = 256
 
-#: called once: with None when the other member has received the message, or with the error if it never will
+#: called once: with None when the other member has received the message, or with an error if that member never receives
+#: it
 Settle: TypeAlias = Callable[[Exception | None], object]
 
 

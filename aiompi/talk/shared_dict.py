@@ -3,8 +3,9 @@
 Rank 0 orders all writes. Rank 0 makes a write in its own copy, and sends the change to all other members, which make
 the changes in this order. When every member has made the change, or is gone, the writer gets the result of the write.
 
-A new world begins with one copy: the newest that a member has. Then each writer sends its writes without a result
-again, to rank 0 of the new world. Copies have the results of writes as well, so that no write is made twice.
+A new world begins with one copy: the newest that a member has. Then each writer sends all its writes that have no
+result yet once more, to rank 0 of the new world. Copies have the results of writes as well, so that no write is made
+twice.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ import pytest
 
 from aiompi.testing import place
 
-#: packages of other plugins that give the same marks a meaning, and the names of the plugins
+#: packages of other plugins that define the same marks, and the names of these plugins
 OTHERS: Final = (
     ("pytest_mpi", "pytest_mpi"),  # of pytest-mpi
     ("pytest_mpi", "mpi-pytest"),  # of mpi-pytest

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EachRank:
-    """A fixture that each rank of an `async def` test makes for itself, outside of the ranks.
+    """Stands, outside of the ranks, for a fixture that each rank of an `async def` test makes for itself.
 
     Args:
         name: of the fixture.
@@ -112,9 +112,9 @@ def mpi_ranks() -> int:
 def launch(pytestconfig: pytest.Config) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a program as a job of several ranks: `launch(3, "sums.py")`.
 
-    More options of aiompi-launch may stand before the program, and its arguments after it. The result has the
-    `returncode`, `stdout` and `stderr` of the launcher. A job that hangs ends with status 124, and `stderr` tells where
-    each rank waits.
+    Further options of aiompi-launch may stand before the program, and arguments of the program behind it. The result
+    has the `returncode`, `stdout` and `stderr` of the launcher. A job that hangs ends with status 124, and `stderr`
+    tells where each rank waits.
     """
     limit: float = pytestconfig.option.mpi_timeout
 
@@ -133,7 +133,7 @@ def launch(pytestconfig: pytest.Config) -> Callable[..., subprocess.CompletedPro
 
 @pytest.fixture
 def mpi_tmp_path(tmp_path: Path) -> Path:
-    """A temporary directory that is the same for all ranks; `tmp_path` is one of each process."""
+    """A temporary directory that is the same for all ranks; `tmp_path` differs from process to process."""
     return Path(_shared(str(tmp_path)))
 
 

@@ -25,7 +25,7 @@ from aiompi.wire.wait_report import WaitReport, compare
 
 #: seconds until all ranks have started, or have imported the file of a test
 _START: Final = 120.0
-#: seconds that the other ranks have after one has failed, and those that a rank has to tell what it does
+#: seconds that the other ranks have to end after a rank has failed, and seconds that a rank has to tell what it does
 GRACE: Final = 1.0
 _ANSWER: Final = 1.0
 #: seconds until a launcher has ended, which is killed otherwise
@@ -56,8 +56,8 @@ class Result(NamedTuple):
     Attributes:
         reports: serialized reports of the ranks that have run it.
         warned: the warnings in these ranks.
-        trouble: why it has failed as a whole, such as a rank that has died; empty otherwise.
-        summary: the same in a line; empty if this is the first line of `trouble`.
+        trouble: why the test has failed as a whole, such as the death of a rank; empty otherwise.
+        summary: `trouble` in one line; empty if the first line of `trouble` says it.
         notes: what the stopped ranks did; empty if no rank was stopped.
     """
 
@@ -137,7 +137,7 @@ class Job:
         self.broken = True  # if this is interrupted
         self._note_begin()
         run = _Run(self._links, seconds, self._note_begin)
-        # What is left of a test, messages and collectives, must not meet the next one.
+        # Messages and collectives that are left of a test must not meet the next test.
         self.broken = not (run.all_ended(order) and run.agree() and run.settles())
         if run.lost:
             return Result(run.reports, run.warned, self._cause())
@@ -151,7 +151,7 @@ class Job:
         self._before = os.fstat(self._output.fileno()).st_size
 
     def _cause(self) -> str:
-        """Return why a job has ended, as the launcher says it, and the output during the test."""
+        """Return the launcher's reason for the end of a job, and the output during the test."""
         self._wait()
         self._output.seek(self._before)
         output = self._output.read().decode(errors="replace")
@@ -250,9 +250,9 @@ class _Run:
         return not waiting and not self.lost and self._clean
 
     def notes(self) -> tuple[str, str]:
-        """Ask the ranks what they do; return a text on it, and a line for the summary.
+        """Ask the ranks what they do; return a text with the answers, and a line for the summary.
 
-        Once the time is up the text is on all ranks, and otherwise on those that are left.
+        Once the time is up the text describes all ranks, before that only the ranks that are left.
         """
         asked = set(self._links) if self.late else set(self.left)
         self._send(Inquire(), asked)
@@ -311,7 +311,7 @@ class _Run:
 
 
 class Jobs:
-    """The jobs of a session: one is used again by later tests of its kind.
+    """The jobs of a session: later tests of the same kind use a job again.
 
     Args:
         setting: for the workers.

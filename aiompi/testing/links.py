@@ -22,7 +22,8 @@ from aiompi.net import interfaces
 from aiompi.net.handshake import Greeter, channel_of
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Acceptor, Connector, new_key
 
-#: the environment variable with the key, hexadecimal, which the launcher carries to other hosts as it does its own
+#: the environment variable with the key, in hexadecimal form; the launcher passes it on to other hosts like its own
+#: variables
 ENV_KEY: Final = "AIOMPI_TESTING_KEY"
 #: seconds for a connection to one address, and for the hello
 _DIAL: Final = 5.0
@@ -188,7 +189,7 @@ def connect(address: str, key: bytes, rank: int) -> Link:
         rank: of this worker.
 
     Raises:
-        ConnectionError: it cannot be reached, or has not proven the key; the message says why.
+        ConnectionError: the session cannot be reached, or has not proven the key; the message says why.
     """
     loaded = settings.load()
     kind, _, where = address.partition(":")

@@ -145,7 +145,7 @@ class MPITests:
     def pytest_fixture_setup(
         self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
     ) -> Generator[None, object, object]:
-        """Let each rank of an `async def` test make the async fixtures, and the fixtures that use async ones.
+        """Let each rank of an `async def` test make the async fixtures, and the fixtures that use async fixtures.
 
         No other plugin for asyncio is involved.
         """

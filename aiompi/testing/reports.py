@@ -30,7 +30,7 @@ class Failure(NamedTuple):
     """A failure of some ranks.
 
     Attributes:
-        ranks: numbers of the ranks; none if it is of the test as a whole.
+        ranks: numbers of the ranks; none if the report is about the test as a whole.
         shown: representation of the error: a text or an object of pytest.
     """
 
@@ -93,7 +93,8 @@ def title(ranks: Sequence[int], size: int) -> str:
     return f"{ranks_text(ranks)} of {size}"
 
 
-#: identifies a report among those of a rank: its phase, the subtest if it is of one, and how many of these came before
+#: identifies a report among the reports of a rank: its phase, its subtest if it has one, and the number of such reports
+#: before it
 _Phase: TypeAlias = tuple[str, str, int]
 
 
@@ -135,7 +136,7 @@ def of_test(
 
     Args:
         item: the test.
-        of_ranks: for each rank that has run it to its end, the reports of its phases and subtests.
+        of_ranks: for each rank that has run the test to its end, the reports of the rank's phases and subtests.
         size: number of ranks of the test.
         result: how it has ended.
     """
@@ -163,7 +164,7 @@ def of_test(
 
 
 def warnings_of(warned: Mapping[int, Sequence[Warned]], size: int) -> Iterator[tuple[WarningMessage, str]]:
-    """Yield the warnings in the ranks of a test, each once, and the ranks in words if they are not all.
+    """Yield the warnings in the ranks of a test, each once, with the ranks in words unless all ranks have warned.
 
     Args:
         warned: the warnings, by rank.
@@ -212,7 +213,7 @@ def waits_text(lines: str, seconds: float | None) -> str:
 
     Args:
         lines: what each does, as `compare` has it.
-        seconds: limit of the test that has passed; None if the others were stopped because a rank had failed.
+        seconds: time limit of the test, which is over; None if the other ranks were stopped because a rank had failed.
     """
     _, _, states = lines.partition("\n")
     if seconds is None:

@@ -1,6 +1,6 @@
 """A process that runs tests as a rank: `python -m aiompi.testing.worker ADDRESS`.
 
-It is a session of pytest that collects only files with tests that it is told to run.
+A worker is a session of pytest that collects only the files whose tests it is told to run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Worker:
         self._reports.append(report)
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
-        """Keep a warning in a test; those of its import are in the other process, too."""
+        """Keep a warning in a test. Warnings during the import of its file appear in the other process, too."""
         if when == "runtest":
             self._warned.append(_packed(warning_message))
 
@@ -180,7 +180,7 @@ def main(address: str) -> None:
     os.chdir(setting.directory)
     sys.path[:] = setting.path
     config = _prepareconfig(setting.args)
-    # Another host has no directory of this session: there pytest makes one of its own.
+    # Another host does not have the directory of this session, so pytest makes a separate directory there.
     is_here = os.path.isdir(os.path.dirname(setting.basetemp))
     vars(config.option).update(_OFF, basetemp=f"{setting.basetemp}-{rank}" if is_here else None)
     config.pluginmanager.register(Worker(link), "aiompi-worker")

@@ -84,7 +84,7 @@ class Greeting:
         return self._greeter.silent
 
     def read(self) -> None:
-        """Begin or continue with the bytes that the other side has sent, if any."""
+        """Begin the hello, or continue it with the bytes that the other side has sent."""
         try:
             done = self._greeter.advance()
         except OSError as error:

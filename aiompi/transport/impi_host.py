@@ -58,7 +58,7 @@ class HostLink(Connection):
         if shared is None or 2 * self._written >= len(shared.outbound) or sum(map(len, data)) < slots.LONG:
             return None
         # A process that a socket wakes may have to wait for the core of the process that woke it, even if other cores
-        # are idle. The packet before this one has just woken the host, so it gets the core first.
+        # are idle. The previous packet has just woken the host, which therefore gets the core first.
         os.sched_yield()
         slot = shared.outbound.take()
         if slot is None:

@@ -27,7 +27,7 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> Datatype:
         contiguous datatypes, or subarrays if they have several dimensions.
 
     Raises:
-        ValueError: it is not in native byte order, has no length, or no datatype corresponds to it.
+        ValueError: the NumPy type is not in native byte order, has no length, or has no corresponding datatype.
     """
     given = np.dtype(dtype)
     if not given.itemsize:

@@ -199,7 +199,7 @@ class AsyncResult(Generic[T]):
         """Return the result.
 
         Raises:
-            TimeoutError: it is not there within `timeout` seconds, or the calls have been cancelled.
+            TimeoutError: the result is not there within `timeout` seconds, or the calls have been cancelled.
             Any exception of the calls.
         """
         self._ready.wait(timeout)

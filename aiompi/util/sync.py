@@ -1,8 +1,8 @@
 """Counters, locks and turns of the processes of a communicator, with the names of mpi4py.util.sync.
 
-One process keeps the state of each object, and the others send requests to it. Its engine answers whenever it makes
-progress: in any MPI call, and with THREAD_MULTIPLE also while the program computes. A waiting process sleeps in a
-receive. Making and freeing an object are collective calls, except for `Sequential`.
+One process keeps the state of each object, and the others send requests to it. The engine of this process answers
+whenever it makes progress: in any MPI call, and with THREAD_MULTIPLE also while the program computes. A waiting process
+sleeps in a receive. Making and freeing an object are collective calls, except for `Sequential`.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def _find(comm: Communicator, card: _Card) -> Segment | None:
 
 
 async def _with_messages(comm: Communicator, make: Callable[[Communicator], Coroutine[Any, Any, Window]]) -> Window:
-    """Make a window with a duplicate of its communicator, which has its messages and is revoked with its own."""
+    """Make a window with a duplicate of its communicator, for its messages; the two are revoked together."""
     inner = await communicators.dup(comm)
     comm.heirs.append(inner)
     try:

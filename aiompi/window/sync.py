@@ -60,7 +60,7 @@ class Epochs:
     Attributes:
         locks: the locks that this rank holds, takes or gives back.
         posted: notices of ranks that let this one access their memory (Post).
-        completed: notices of ranks that have ended their accesses to the memory of this one (Complete).
+        completed: notices of ranks that have ended their accesses to the memory of this rank (Complete).
     """
 
     __slots__ = (

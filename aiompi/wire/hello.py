@@ -277,7 +277,7 @@ class Connector(Handshake):
         key: the key of the job, or the key that both ranks share.
         role: ROLE_PEER, ROLE_CONTROL or ROLE_HOST.
         rank: rank of this process, RANK_ANY if it has none yet.
-        target: rank of the acceptor, RANK_AGENT for the agent and for an IMPI host.
+        target: rank of the acceptor; RANK_AGENT if the acceptor is the agent or an IMPI host.
         channel: what protects the connection at this end.
         namespace: id of the namespace to which the ranks belong.
     """

@@ -95,7 +95,7 @@ def has_stopped(sock: socket.socket) -> bool:
 
 
 def keep_alive(sock: socket.socket, seconds: float, *, end: bool = False) -> None:
-    """Let the kernel send probes on an idle TCP connection, so that `is_cut_off` is known.
+    """Let the kernel send probes on an idle TCP connection, so that `is_cut_off` can tell.
 
     Args:
         seconds: the kernel sends LOOKS probes in this time, but at most one per second. 0 stands for LONG_SILENCE,

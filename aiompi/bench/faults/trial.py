@@ -66,7 +66,7 @@ class Outcome:
     Attributes:
         wrong: what is wrong.
         injected: how often each kind was injected.
-        recovery: seconds from a kill to the end of the next sum of all survivors, if nothing else happened.
+        recovery: seconds from a kill to the end of the survivors' next sum, if nothing else happened between.
         said: what processes have printed; errors: the rest of the output.
     """
 

@@ -52,7 +52,8 @@ async def large_object(comm: Intracomm, items: int, kind: str = "dicts") -> dict
     """Send one list from rank 0 to rank 1, or join one of each rank.
 
     Args:
-        kind: "dicts", small ones; "instances" of a class; "allreduce", of lists of small dicts.
+        kind: "dicts" for a list of small dicts, "instances" for a list of instances of a class, "allreduce" for an
+            allreduce of lists of small dicts.
 
     Returns:
         "late": seconds by which callbacks came late; "seconds": duration of the call; "at_once": of the encoding or

@@ -30,7 +30,8 @@ from aiompi.bench.targets.figures import Family, Figure, Goal, Options, compare
 _SLEEP: Final = "AIOMPI_SPIN=0"
 _SPIN: Final = "AIOMPI_SPIN=500e-6"
 _BLOCKS: Final = 3
-#: short blocks of an exchange, of which the fastest counts: other work of the machine disturbs some of them
+#: number of short blocks in an exchange; only the fastest counts, because other work of the machine disturbs some
+#: blocks
 _SHORT_BLOCKS: Final = 32
 #: round trips per block where both ranks share a core, on which a rank that spins holds it for milliseconds
 _SHARED_ROUNDS: Final = 20
@@ -162,7 +163,7 @@ def _jobs(
 
 
 def _short(rounds: int, options: Options) -> Work:
-    """Return the arguments for many short blocks, with so many round trips in all."""
+    """Return the arguments for many short blocks, with `rounds` round trips in all."""
     return {"iterations": max(1, options.scaled(rounds) // _SHORT_BLOCKS), "blocks": _SHORT_BLOCKS}
 
 

@@ -18,7 +18,7 @@ from aiompi.core.allocation import allocate
 async def linear(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
     """Every rank sends to the root, which is ready for all at once.
 
-    Steps: 1, in which the root receives n - 1 messages, for m bytes per rank (n - 1) * m bytes; each other rank
+    Steps: 1. For m bytes per rank, the root receives n - 1 messages and (n - 1) * m bytes in this step; each other rank
     sends m bytes. Nothing is stored on the way. Any number of ranks.
 
     Five ranks, root 1:

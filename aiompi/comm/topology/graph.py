@@ -84,6 +84,6 @@ class Graph:
         return list(self.edges[self.index[rank - 1] if rank else 0 : self.index[rank]])
 
     def neighbors(self, rank: int) -> tuple[list[int], list[int]]:
-        """Return the sources and destinations of neighbourhood collectives, the same (section 7.6 of MPI-3.1)."""
+        """Return sources and destinations of neighbourhood collectives, which are equal (section 7.6 of MPI-3.1)."""
         beside = self.neighbors_of(rank)
         return beside, beside

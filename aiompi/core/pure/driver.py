@@ -45,7 +45,7 @@ class DriverBase:
         return self._thread() == self.owner and (self.loop_runs is None or self.loop_runs())
 
     def finish_soon(self, pending: list[Request[Any]]) -> None:
-        """Look for the messages of operations, and remove succeeded operations from the end of their list.
+        """Poll for the messages of operations, and remove operations that have succeeded from the end of the list.
 
         The native form does so until no message has come for a moment, or other work may be due. This form does
         nothing.

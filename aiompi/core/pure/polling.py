@@ -15,7 +15,7 @@ P = TypeVar("P", bound=Polled)
 
 
 def look(pollers: list[P], looks: range, seconds: float, single: bool = False) -> bool:
-    """Poll all pollers until one has work; it becomes the last one in the next round.
+    """Poll all pollers until one has work; this poller becomes the last one in the next round.
 
     Args:
         looks: polls of each poller that is not native.

@@ -54,7 +54,7 @@ GC: Final = 16
 LATE: Final = 17
 #: a message of a collective, or that announces partitions
 PART: Final = 18
-#: a doorbell by which another rank wakes this one: its peer; it ends when it begins
+#: a ring of the doorbell by which another rank, the peer, wakes this rank; the record ends when it begins
 BELL: Final = 19
 
 # Ways of messages, and outcomes of operations.

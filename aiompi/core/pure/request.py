@@ -31,7 +31,7 @@ class Request(Generic[T_co]):
     Attributes:
         record, starter: for a persistent request, while calls are observed, the record of the call that made the
             request, and its communicator; otherwise None.
-        traced: handle of its record in the trace of this rank; 0 for none.
+        traced: handle of the request's record in the trace of this rank; 0 for none.
     """
 
     __slots__ = (

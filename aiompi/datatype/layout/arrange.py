@@ -9,7 +9,7 @@ from typing import Final
 from aiompi.base.lazy import np
 from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, Dim, IntArray, Part, ScatteredRuns, StridedBlock
 
-#: number of irregular runs from which they become one ScatteredRuns instead of single blocks
+#: least number of irregular runs that become one ScatteredRuns instead of single blocks
 _FEW: Final = 8
 #: runs of equal length are merged to runs of different lengths, which are slower to copy, only if their number falls by
 #: this factor
@@ -122,7 +122,7 @@ def _few(scatter: ScatteredRuns) -> Iterator[Part]:
 
 
 def evenly(times: IntArray) -> Iterator[tuple[IntArray, IntArray, int]]:
-    """Split different numbers of copies at each place into groups of places with equal numbers.
+    """Split places with different numbers of copies into groups of places with equal numbers.
 
     A few different numbers are groups themselves. Many are split into powers of two, at most 63 groups.
 

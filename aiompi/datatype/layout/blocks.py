@@ -358,7 +358,7 @@ class ScatteredRuns:
             yield from one.shifted(index * outer.memory, index * outer.packed).prefix(nbytes)
 
     def _prefix_of_runs(self, nbytes: int) -> Iterator[Part]:
-        """The runs whose repetitions are all in the prefix at once, the others one by one."""
+        """Runs that lie in the prefix with all their repetitions are yielded at once, all other runs one by one."""
         last = self.packed + packed_reach(self.dims) + self.packed_runs()
         whole = last <= nbytes
         if whole.any():

@@ -2,9 +2,9 @@
 
 NumPy copies in strides, and at irregular places by index arrays or one by one.
 
-Index arrays are made chunk by chunk, so that they stay in the cache and need little memory. They pay off for short
-runs: numpy copies an element of a uniform run in a few nanoseconds, while a separate copy costs as much as several
-dozen elements. Runs of different lengths are cut into words, or copied in groups of equal length.
+Index arrays are made chunk by chunk, so that they stay in the cache and need little memory. Index arrays pay off for
+short runs: numpy copies an element of a uniform run in a few nanoseconds, while a separate copy costs as much as
+several dozen elements. Runs of different lengths are cut into words, or copied in groups of equal length.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def windows(
     Args:
         block: the copies to make.
         memory, base, packed: see `move_strided`.
-        memory_dtype, packed_dtype: types of a run in memory and in the message, with its size there.
+        memory_dtype, packed_dtype: types of a run in memory and in the message; each has the run's size on its side.
 
     Yields:
         Places in memory and in the message for each part of the block.

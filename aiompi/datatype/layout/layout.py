@@ -66,7 +66,7 @@ class Layout:
 
     @staticmethod
     def of(size: int, blocks: Sequence[Part]) -> Layout:
-        """Return the layout of some blocks of a packed stream of `size` bytes, which they need not fill."""
+        """Return the layout of some blocks of a packed stream of `size` bytes; the blocks need not fill the stream."""
         return Layout(size, span_of(blocks), tuple(blocks))
 
     @staticmethod
@@ -80,7 +80,7 @@ class Layout:
 
         Args:
             kind: kind of the element; elements of different kinds are not merged.
-            memory_nbytes, packed_nbytes: its size in memory and in the packed stream, at least 1.
+            memory_nbytes, packed_nbytes: size of the element in memory and in the packed stream, at least 1.
         """
         block = StridedBlock(0, 0, (), memory_nbytes, kind, packed_nbytes)
         return Layout(packed_nbytes, Span(0, memory_nbytes), (block,))
@@ -130,7 +130,7 @@ class Layout:
 
         Args:
             displacements: (n,) bytes in memory.
-            lengths: (n,) number of copies at each, at least 0; or one number for all.
+            lengths: (n,) number of copies at each displacement, at least 0; or one number for all displacements.
             extent: distance in memory between the copies at one place, bytes.
 
         Raises:

@@ -14,7 +14,8 @@ from aiompi.datatype.layout.blocks import Dim, Part, ScatteredRuns, StridedBlock
 
 #: working memory per run when runs are sorted, bytes
 _RUN: Final = 32
-#: up to this number of runs per place of the parts, runs are always sorted: the memory is proportional to the parts
+#: up to this number of runs per place of the parts, runs are always sorted, because the memory for sorting is then
+#: proportional to the parts
 _FEW: Final = 8
 
 

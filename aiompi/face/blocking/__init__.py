@@ -1,7 +1,7 @@
 """The blocking face, shaped as mpi4py: every call starts an operation of the engine and waits for it in place.
 
-Importing does no I/O. The first use of a communicator joins the job that the launcher has started this process
-for, or makes a job of one rank; the end of the process leaves it.
+Importing does no I/O. The first use of a communicator joins the job for which the launcher has started this process, or
+makes a job of one rank. At its end the process leaves the job.
 """
 
 from aiompi.face.blocking.communicator import (

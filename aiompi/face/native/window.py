@@ -101,7 +101,7 @@ class Win(WindowCalls):
             size: bytes of this rank's memory; ranks may have different sizes.
             disp_unit: bytes of a displacement in this memory.
             info: hints. With "alloc_shared_noncontig" = "true" the memory of each rank begins at a page; otherwise it
-                follows that of the rank before.
+                follows the memory of the rank before.
             comm: an intracommunicator of ranks of one host, such as `Split_type(COMM_TYPE_SHARED)` makes.
 
         Returns:

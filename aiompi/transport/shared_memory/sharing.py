@@ -61,7 +61,7 @@ class Segment:
             for _ in range(2):
                 doorbells.append(os.eventfd(1, os.EFD_CLOEXEC | os.EFD_NONBLOCK))  # see aiompi.driver.doorbells
                 undo.callback(os.close, doorbells[-1])
-            # These bytes fit in the buffer of a fresh connection, so they leave as a whole.
+            # The bytes of this message fit in the buffer of a fresh connection, so they leave as a whole.
             socket.send_fds(sock, [_SIZE.pack(size)], [memory_fd, *doorbells])
             undo.pop_all()
         return cls(mapped, size, *doorbells, first=True)

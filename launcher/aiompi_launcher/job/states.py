@@ -129,7 +129,8 @@ class Rank:
         revocations: number of communicators that it has revoked.
         obituaries: bytes of its reports of failures in jobs that it has spawned.
         location: where it runs.
-        looked: number of the last control.LookRequest that it has answered, and the look; None if it could not be read.
+        looked: number of the last control.LookRequest that the rank has answered, and the look, or None if the look
+            could not be read.
     """
 
     def __init__(self, number: int) -> None:
