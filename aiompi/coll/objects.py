@@ -8,8 +8,8 @@ are encoded and decoded in slices.
 
 On an intercommunicator results are of the contributions of the remote group (MPI-2, section 5.2.2 of MPI-3.1). Roots
 are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result. With bcast and
-scatter no rank of this group has one. `algorithm` names the algorithm on a communicator of one group, the same on all
-ranks; by default settings and tuning data decide.
+scatter no rank of this group has one. `algorithm` names the algorithm on a communicator of one group; all ranks give
+the same name. By default settings and tuning data decide.
 
 The call itself raises InvalidRootError for a wrong root; InvalidCommError if the collective is not defined on an
 intercommunicator; InvalidArgumentError for a wrong number of objects or an unknown algorithm; InvalidOpError for an

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Endpoint(PeerBase, ABC):
-    """One process, which may be this rank itself: how messages go to it and from it, and how this ends.
+    """One process, perhaps this rank itself: how messages go to it and come from it, and how this traffic ends.
 
     Attributes:
         rank: number of the process (see `aiompi.engine.processes`): its rank in the world, if it belongs to the world.

@@ -5,8 +5,8 @@ later, as it meets a spawned process. The numbers from FIRST_MET on are never us
 ranks. All processes understand the `Name` of a process: its job, and its number in that job.
 
 Processes meet by an introduction, which gives each process the name and the business card of the others, and a
-`Namespace`. With the key of the namespace they prove to each other that they are the introduced processes. The agent of
-a job gives its processes the keys of other jobs for this.
+`Namespace`. With the key of the namespace the processes prove to each other that they are the introduced ones. The
+agent of a job gives its processes the keys of other jobs for this.
 """
 
 from __future__ import annotations

@@ -260,7 +260,7 @@ class Workers:
         return sum(not proxy.leaving for proxy in self._proxies)
 
     def add(self, core: Communicator) -> None:
-        """Add workers: the remote group of a communicator, or its other ranks, or this rank if it has only one.
+        """Add workers: the remote group of a communicator, or its other ranks, or this rank if there are no others.
 
         Args:
             core: communicator, used only for this. An intercommunicator is freed at the end.

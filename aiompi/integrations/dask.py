@@ -199,7 +199,8 @@ async def ranks(
 
     Args:
         size: number of ranks.
-        client: of the cluster; by default the current client, in a task the client of its worker.
+        client: client of the cluster; by default the current client, which in a task is the client of the task's
+            worker.
         workers: addresses, names or machines of the workers to choose from; all by default.
         settings: of all ranks and of the agent; by default from the environment of each.
         options: further options of `Client.submit`, such as resources and priority.

@@ -1,7 +1,8 @@
 """The job of processes with one parent, such as the workers of a web server; they find the job without configuration.
 
-The first of them starts a process that serves the job, and writes its address and key to a file that only their user
-can read. The server holds a lock on the file as long as it lives, so that no process uses the file of a dead server.
+The first of the processes starts a server of the job, and writes the server's address and key to a file that only their
+user can read. The server holds a lock on the file as long as it lives, so that no process uses the file of a dead
+server.
 """
 
 from __future__ import annotations

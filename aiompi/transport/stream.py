@@ -150,7 +150,7 @@ class StreamTransport(Transport):
         return link
 
     def cannot_connect(self, link: SocketLink, cause: str, frames_lost: bool, completed_early: bool) -> None:
-        """Fail a peer at once if this process cannot connect for a cause of its own, which no agent can report.
+        """Fail a peer at once if this process cannot connect for a cause in this process, which no agent can report.
 
         Args:
             frames_lost: True if messages are lost.

@@ -453,7 +453,7 @@ MESSAGES: Final[Table] = {
 _LONGEST: Final[dict[type[Any], int]] = {
     Card: 2**16, Enter: MAX_ATTRIBUTES + 2**10, Obituary: 4 * MAX_OBITUARY + 2**10, Looked: 2**12,
 }  # fmt: skip
-#: levels of lists and dicts that forwarding adds around a field of a rank or a member
+#: levels of lists and dicts that the agent adds around a field of a rank or a member when it forwards the field
 _AROUND: Final[dict[type[Any], int]] = {Cards: 1, Entered: 2, MemberChange: 1}
 _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}

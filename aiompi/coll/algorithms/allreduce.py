@@ -1,7 +1,7 @@
 """Allreduce (section 4.9.6).
 
-Algorithms take the channel and the accumulator of this rank, which becomes the result, the same on all ranks to the
-last bit.
+Algorithms take the channel and the accumulator of this rank. The accumulator becomes the result, which is the same on
+all ranks to the last bit.
 """
 
 from __future__ import annotations

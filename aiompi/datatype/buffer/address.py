@@ -91,7 +91,7 @@ BUFFER_AUTOMATIC: Final = BufferAutomatic()
 
 
 def owner_of(location: object) -> Any:
-    """Return the object that frees the memory of a buffer: the object of which it is a view, or itself."""
+    """Return the object that frees a buffer's memory: the object of which the buffer is a view, or the buffer."""
     while (parent := _parent(location)) is not None:
         location = parent
     return location

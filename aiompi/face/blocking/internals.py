@@ -141,6 +141,6 @@ def _commctx_intra(comm: Intracomm) -> tuple[Intracomm, int]:
 
 
 def _commctx_inter(comm: Intercomm) -> tuple[Intercomm, int, Intracomm, bool]:
-    """Return the communicator, a tag, a communicator of the local group, and True if that group is the first."""
+    """Return the communicator, a tag, a communicator of the local group, and True if the local group is the first."""
     context = _context(comm)
     return context.comm, context.take_tag(), context.local, context.low

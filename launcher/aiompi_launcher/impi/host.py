@@ -96,7 +96,7 @@ class HostAgent:
 
         Args:
             listener: Unix socket to which they connect.
-            key: of the job; each rank must prove its `hello.rank_key`, which is derived from the key.
+            key: key of the job; each rank must prove its `hello.rank_key`, which is derived from this key.
         """
         self._new_ranks = Newcomers(
             listener, lambda newcomer: self._greet_rank(newcomer, key), self._strangers, self._changed.set

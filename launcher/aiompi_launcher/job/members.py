@@ -273,7 +273,7 @@ class Members:
         self._actions += [change, *(Send(number, change) for number in self._members)]
 
     def _outdate(self, generation: int | None, cause: str) -> None:
-        """Tell the members of a world, or of all worlds, that it is outdated."""
+        """Tell the members of a world, or of all worlds, that their world is outdated."""
         for number, member in self._members.items():
             if member.world and not member.outdated and generation in (None, member.world):
                 member.outdated = True
