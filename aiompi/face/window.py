@@ -69,29 +69,37 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
     # Making and freeing.
 
     @classmethod
-    def _making(cls, comm: CommunicatorHandle, info: Info, request: Request[Window]) -> Coroutine[Any, None, Self]:
-        """Return the coroutine that makes a handle of a window that is being made."""
-        given = hints(info)
+    def _making(
+        cls, operation: str, comm: CommunicatorHandle, info: Info, plan: Callable[[Communicator], windows.Plan]
+    ) -> Request[Self]:
+        """Start to make a window and its handle; `plan` checks the arguments of the call."""
+        core, given = cls._of_comm(comm, operation), dict[str, str]()
+
+        def prepare() -> windows.Plan:
+            given.update(hints(info))
+            return plan(core)
+
+        request = windows.together(core, operation, prepare)
 
         async def make() -> Self:
             made = await request
             made.hints, made.opener = given, comm
             return cls._denote(made)
 
-        return make()
+        return core.run(make(), operation)
 
     @staticmethod
     def _of_comm(comm: object, operation: str) -> Communicator:
         return instance(comm, CommunicatorHandle, f"{operation}: comm", "a communicator")._admitted
 
     @classmethod
-    def _create(cls, memory: object, disp_unit: int, comm: Communicator) -> Request[Window]:
+    def _create(cls, memory: object, disp_unit: int, comm: Communicator) -> windows.Plan:
         if memory is None or isinstance(memory, Bottom):
             return windows.create(comm, memoryview(bytearray()), disp_unit)
         return windows.create(comm, _bytes_of(memory, "Win.Create: memory"), disp_unit)
 
     @staticmethod
-    def _allocate_shared(size: int, disp_unit: int, info: Info, comm: Communicator) -> Request[Window]:
+    def _allocate_shared(size: int, disp_unit: int, info: Info, comm: Communicator) -> windows.Plan:
         apart = hints(info).get("alloc_shared_noncontig", "false").lower() in ("true", "1", "yes")
         return windows.allocate_shared(comm, size, disp_unit, contiguous=not apart)
 

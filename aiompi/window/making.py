@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgpack
 
@@ -15,12 +15,7 @@ from aiompi.comm import Communicator
 from aiompi.core import form
 from aiompi.create.participants import collect
 from aiompi.engine import Request
-from aiompi.errors import (
-    InvalidCommError,
-    OtherError,
-    RemoteProtocolError,
-    WindowError,
-)
+from aiompi.errors import ERR_ARG, InvalidCommError, OtherError, RemoteProtocolError, WindowError
 from aiompi.window import locks
 from aiompi.window.constants import WIN_FLAVOR_ALLOCATE, WIN_FLAVOR_CREATE, WIN_FLAVOR_DYNAMIC, WIN_FLAVOR_SHARED
 from aiompi.window.locks import Lock
@@ -29,6 +24,9 @@ from aiompi.window.server import Server
 from aiompi.window.sync import Epochs
 from aiompi.window.target import Accessor
 from aiompi.window.window import Target, Window
+
+#: makes a window with the communicator of its messages
+Plan: TypeAlias = Callable[[Communicator], Coroutine[Any, Any, Window]]
 
 #: sizes of dynamic windows, whose displacements are addresses
 _ANY: Final = -1
@@ -60,8 +58,41 @@ class _Card(NamedTuple):
     form: str = form
 
 
-def allocate(comm: Communicator, size: int, unit: int) -> Request[Window]:
-    """Make a window of new memory, zeros at first (MPI_Win_allocate).
+def together(comm: Communicator, operation: str, prepare: Callable[[], Plan]) -> Request[Window]:
+    """Make a window. Where the arguments are wrong at one rank, the call fails at all ranks.
+
+    Args:
+        comm: intracommunicator.
+        operation: name of the call.
+        prepare: checks the arguments, and returns how the window is made.
+
+    Returns:
+        A request of the window. A rank with wrong arguments raises their error, all others one that names the rank.
+
+    Raises:
+        InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
+    """
+    if comm.remote is not None or not comm.native:
+        raise InvalidCommError(f"{comm.where(operation)}: it needs a communicator of one group, within one client")
+    wrong: Exception | None = None
+    try:
+        plan = prepare()
+    except Exception as error:
+        wrong = error
+
+    async def make(inner: Communicator) -> Window:
+        for rank, told in enumerate(await _collect(inner, "" if wrong is None else f"{type(wrong).__name__}: {wrong}")):
+            if told and wrong is None:
+                raise WindowError(f"{comm.where(operation)}: rank {rank} raises {told}", ERR_ARG)
+        if wrong is not None:
+            raise wrong
+        return await plan(inner)
+
+    return comm.run(_with_messages(comm, make))
+
+
+def allocate(comm: Communicator, size: int, unit: int) -> Plan:
+    """Plan a window of new memory, zeros at first (MPI_Win_allocate).
 
     Args:
         comm: intracommunicator.
@@ -69,11 +100,11 @@ def allocate(comm: Communicator, size: int, unit: int) -> Request[Window]:
         unit: bytes of a displacement.
     """
     _check(comm, size, unit, "Win.Allocate")
-    return comm.run(_with_messages(comm, lambda inner: _make(inner, comm, WIN_FLAVOR_ALLOCATE, unit, size)))
+    return lambda inner: _make(inner, comm, WIN_FLAVOR_ALLOCATE, unit, size)
 
 
-def allocate_shared(comm: Communicator, size: int, unit: int, *, contiguous: bool) -> Request[Window]:
-    """Make a window of new memory that all ranks use directly (MPI_Win_allocate_shared).
+def allocate_shared(comm: Communicator, size: int, unit: int, *, contiguous: bool) -> Plan:
+    """Plan a window of new memory that all ranks use directly (MPI_Win_allocate_shared).
 
     Args:
         comm: intracommunicator, all of whose ranks are on one host.
@@ -81,11 +112,11 @@ def allocate_shared(comm: Communicator, size: int, unit: int, *, contiguous: boo
         contiguous: True if the memory of a rank follows that of the rank before; the same at all ranks.
     """
     _check(comm, size, unit, "Win.Allocate_shared")
-    return comm.run(_with_messages(comm, lambda inner: _make_shared(inner, comm, size, unit, contiguous=contiguous)))
+    return lambda inner: _make_shared(inner, comm, size, unit, contiguous=contiguous)
 
 
-def create(comm: Communicator, memory: memoryview, unit: int) -> Request[Window]:
-    """Make a window of memory of the program (MPI_Win_create).
+def create(comm: Communicator, memory: memoryview, unit: int) -> Plan:
+    """Plan a window of memory of the program (MPI_Win_create).
 
     Args:
         comm: intracommunicator.
@@ -93,18 +124,15 @@ def create(comm: Communicator, memory: memoryview, unit: int) -> Request[Window]
         unit: see `allocate`.
     """
     _check(comm, memory.nbytes, unit, "Win.Create")
-    return comm.run(_with_messages(comm, lambda inner: _make(inner, comm, WIN_FLAVOR_CREATE, unit, memory)))
+    return lambda inner: _make(inner, comm, WIN_FLAVOR_CREATE, unit, memory)
 
 
-def create_dynamic(comm: Communicator) -> Request[Window]:
-    """Make a window to which each rank attaches memory later; displacements are addresses (MPI_Win_create_dynamic)."""
-    _check(comm, 0, 1, "Win.Create_dynamic")
-    return comm.run(_with_messages(comm, lambda inner: _make(inner, comm, WIN_FLAVOR_DYNAMIC, 1, _ANY)))
+def create_dynamic(comm: Communicator) -> Plan:
+    """Plan a window to which each rank attaches memory later; displacements are addresses (MPI_Win_create_dynamic)."""
+    return lambda inner: _make(inner, comm, WIN_FLAVOR_DYNAMIC, 1, _ANY)
 
 
 def _check(comm: Communicator, size: int, unit: int, operation: str) -> None:
-    if comm.remote is not None or not comm.native:
-        raise InvalidCommError(f"{comm.where(operation)}: it needs a communicator of one group, within one client")
     if integer(size, f"{operation}: size") < 0:
         raise WindowError(f"{comm.where(operation)}: size is {size}: expected 0 or more", ERR_SIZE)
     if not 0 < integer(unit, f"{operation}: disp_unit") < _LIMIT:
@@ -176,7 +204,7 @@ def _find(comm: Communicator, card: _Card) -> Segment | None:
         return None
 
 
-async def _with_messages(comm: Communicator, make: Callable[[Communicator], Coroutine[Any, Any, Window]]) -> Window:
+async def _with_messages(comm: Communicator, make: Plan) -> Window:
     """Make a window with a duplicate of its communicator, for its messages; the two are revoked together."""
     inner = await communicators.dup(comm)
     comm.heirs.append(inner)

@@ -501,6 +501,25 @@ async def test_accesses_before_a_fence_that_denies_them_are_found(world: World) 
     await win.Free()
 
 
+@on(3)
+async def test_a_wrong_argument_at_one_rank_fails_at_all(world: World) -> None:
+    wrong = world.rank == 1
+    cases: list[tuple[Callable[[], Any], type[Exception], str]] = [
+        (lambda: Win.Allocate(-1 if wrong else 8, comm=world), WindowError, "size is -1"),
+        (lambda: Win.Allocate_shared(8, 0 if wrong else 8, comm=world), WindowError, "disp_unit is 0"),
+        (lambda: Win.Create(b"12" if wrong else bytearray(2), comm=world), MPI.InvalidBufferError, "read-only"),
+        (lambda: Win.Create_dynamic(info="x" if wrong else MPI.INFO_NULL, comm=world), TypeError, "an Info"),
+    ]
+    for call, kind, text in cases:
+        with pytest.raises(kind if wrong else WindowError, match=text) as info:
+            await call()
+        if not wrong:
+            assert f"rank 1 raises {kind.__name__}: " in str(info.value)
+            assert info.value.error_class == MPI.ERR_ARG
+    async with Win.Allocate(8, comm=world):  # the ranks are in step
+        pass
+
+
 @on(2)
 async def test_a_block_frees_the_window_at_its_end(world: World) -> None:
     async with Win.Allocate(8, 8, comm=world) as win, win.lock_all():

@@ -85,12 +85,11 @@ class Win(WindowCalls):
 
         Raises:
             InvalidBufferError: the memory is read-only or not contiguous.
-            WindowError: the unit is not positive.
+            WindowError: the unit is not positive, or an argument is wrong at another rank.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             BlockingCallError: an event loop is running in this thread.
         """
-        core = cls._of_comm(comm, "Win.Create")
-        return cls._finish(core.run(cls._making(comm, info, cls._create(memory, disp_unit, core)), "Win.Create"))
+        return cls._finish(cls._making("Win.Create", comm, info, lambda core: cls._create(memory, disp_unit, core)))
 
     @classmethod
     def Allocate(cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, comm: Intracomm = COMM_SELF) -> Self:
@@ -108,13 +107,14 @@ class Win(WindowCalls):
             The window; `memory` is this rank's.
 
         Raises:
-            WindowError: the size is negative, or the unit not positive.
+            WindowError: the size is negative, or the unit not positive, at this rank or at another one.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             OtherError: a rank has no memory left.
             BlockingCallError: an event loop is running in this thread.
         """
-        core = cls._of_comm(comm, "Win.Allocate")
-        return cls._finish(core.run(cls._making(comm, info, windows.allocate(core, size, disp_unit)), "Win.Allocate"))
+        return cls._finish(
+            cls._making("Win.Allocate", comm, info, lambda core: windows.allocate(core, size, disp_unit))
+        )
 
     @classmethod
     def Allocate_shared(
@@ -133,14 +133,15 @@ class Win(WindowCalls):
             The window; `Shared_query` returns the memory of any rank.
 
         Raises:
-            WindowError: the size is negative, or the unit not positive.
+            WindowError: the size is negative, or the unit not positive, at this rank or at another one.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             WindowError: the ranks are not on one host.
             BlockingCallError: an event loop is running in this thread.
         """
-        core = cls._of_comm(comm, "Win.Allocate_shared")
         return cls._finish(
-            core.run(cls._making(comm, info, cls._allocate_shared(size, disp_unit, info, core)), "Win.Allocate_shared")
+            cls._making(
+                "Win.Allocate_shared", comm, info, lambda core: cls._allocate_shared(size, disp_unit, info, core)
+            )
         )
 
     @classmethod
@@ -160,8 +161,7 @@ class Win(WindowCalls):
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             BlockingCallError: an event loop is running in this thread.
         """
-        core = cls._of_comm(comm, "Win.Create_dynamic")
-        return cls._finish(core.run(cls._making(comm, info, windows.create_dynamic(core)), "Win.Create_dynamic"))
+        return cls._finish(cls._making("Win.Create_dynamic", comm, info, windows.create_dynamic))
 
     def Free(self) -> None:
         """Free the window once all its ranks have called this; its handle is then null (MPI_Win_free).

@@ -59,12 +59,11 @@ class Win(WindowCalls):
             A request whose result is the window.
 
         Raises:
-            InvalidBufferError: the memory is read-only or not contiguous.
-            WindowError: the unit is not positive.
+            InvalidBufferError: awaiting it: the memory is read-only or not contiguous.
+            WindowError: awaiting it: the unit is not positive, or an argument is wrong at another rank.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
         """
-        core = cls._of_comm(comm, "Win.Create")
-        return AwaitableCall(core.run(cls._making(comm, info, cls._create(memory, disp_unit, core)), "Win.Create"))
+        return AwaitableCall(cls._making("Win.Create", comm, info, lambda core: cls._create(memory, disp_unit, core)))
 
     @classmethod
     def Allocate(
@@ -84,12 +83,13 @@ class Win(WindowCalls):
             A request whose result is the window; `memory` is this rank's.
 
         Raises:
-            WindowError: the size is negative, or the unit not positive.
+            WindowError: awaiting it: the size is negative, or the unit not positive, at this rank or at another one.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             OtherError: awaiting it: a rank has no memory left.
         """
-        core = cls._of_comm(comm, "Win.Allocate")
-        return AwaitableCall(core.run(cls._making(comm, info, windows.allocate(core, size, disp_unit)), "Win.Allocate"))
+        return AwaitableCall(
+            cls._making("Win.Allocate", comm, info, lambda core: windows.allocate(core, size, disp_unit))
+        )
 
     @classmethod
     def Allocate_shared(
@@ -108,13 +108,14 @@ class Win(WindowCalls):
             A request whose result is the window; `Shared_query` returns the memory of any rank.
 
         Raises:
-            WindowError: the size is negative, or the unit not positive.
+            WindowError: awaiting it: the size is negative, or the unit not positive, at this rank or at another one.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             WindowError: awaiting it: the ranks are not on one host.
         """
-        core = cls._of_comm(comm, "Win.Allocate_shared")
         return AwaitableCall(
-            core.run(cls._making(comm, info, cls._allocate_shared(size, disp_unit, info, core)), "Win.Allocate_shared")
+            cls._making(
+                "Win.Allocate_shared", comm, info, lambda core: cls._allocate_shared(size, disp_unit, info, core)
+            )
         )
 
     @classmethod
@@ -133,8 +134,7 @@ class Win(WindowCalls):
         Raises:
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
         """
-        core = cls._of_comm(comm, "Win.Create_dynamic")
-        return AwaitableCall(core.run(cls._making(comm, info, windows.create_dynamic(core)), "Win.Create_dynamic"))
+        return AwaitableCall(cls._making("Win.Create_dynamic", comm, info, windows.create_dynamic))
 
     def Free(self) -> AwaitableCall[None]:
         """Free the window once all its ranks have called this; its handle is then null (MPI_Win_free).
