@@ -216,7 +216,6 @@ class Agent:
         early: Iterable[messages.Message],
     ) -> int:
         """Run until the launcher has ended or reports that the job has ended; return the exit code."""
-        import asyncio
 
         from aiompi_launcher.hosts.branches import Branches
         from aiompi_launcher.hosts.channel import Channel
@@ -257,7 +256,6 @@ class Agent:
             self._input = InputWriter(self._stdin, lambda count: self._channel.send(messages.Taken(rank, count)))
 
     async def _start(self, starting: Starting) -> None:
-        import asyncio
 
         numbers = self._part.ranks
         keys = [rank_key(self._plan.key, rank).hex() for rank in numbers]
@@ -373,7 +371,6 @@ class Agent:
 
     async def _end_ranks(self) -> None:
         """End all processes of ranks, and all processes that ranks have left in their process groups."""
-        import asyncio
 
         groups = {process.process.pid for process in self._processes.values()}
         deadline = self._loop.time() + KILL_GRACE
