@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final
 
+from aiompi.core.pure import recorder
 from aiompi.errors import InvalidArgumentError, InvalidTypeError, MPIError, RemoteProtocolError
 from aiompi.objects import Codec
 from aiompi.objects.remote_error import RemoteTraceback, portable
@@ -72,7 +73,10 @@ class Calls:
         with spans.active.of_call(self._exchange.rank, rank, name) as context:
             try:
                 async with asyncio.timeout(timeout):
-                    reply = await self._reply(line, rank, context, request)
+                    with self._exchange.record(recorder.CALL, name) as record:
+                        record.meets(rank)
+                        record.awaits()
+                        reply = await self._reply(line, context, request)
             except TimeoutError:
                 raise TimeoutError(f"rank {rank} has not answered a call of {name!r} within {timeout:g} s") from None
             return self._result(reply, rank, name)
@@ -88,8 +92,8 @@ class Calls:
                 raise error from (RemoteTraceback(trace) if trace else None)
         raise RemoteProtocolError(f"the reply of rank {rank} to a call of {name!r} is malformed")
 
-    async def _reply(self, line: Line, rank: int, context: bytes, request: bytes) -> memoryview:
-        """Send a request to a rank, and return the reply."""
+    async def _reply(self, line: Line, context: bytes, request: bytes) -> memoryview:
+        """Send a request, and return the reply."""
         room = self._room[line]
         await room.acquire()
         try:
@@ -105,8 +109,7 @@ class Calls:
         self._calls[number] = line, future
         line.post(CALL, _CALL.pack(number, len(context)) + context + request)
         try:
-            with self._exchange.waiting_for(rank):
-                return await future
+            return await future
         except asyncio.CancelledError:
             line.post(CANCEL, _NUMBER.pack(number))
             raise

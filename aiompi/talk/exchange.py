@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from aiompi.comm import Communicator
-from aiompi.core import Recorder
-from aiompi.core.pure.recorder import FAILED, WAIT
 from aiompi.engine import Request
 from aiompi.errors import InvalidRankError, MPIError, ProcessFailedError, RemoteProtocolError
 from aiompi.talk.line import Line
+from aiompi.talk.records import UNRECORDED, Record, Unrecorded
 
 #: tag of all messages on the communicator of an exchange
 _TAG: Final = 0
@@ -71,12 +69,16 @@ class Exchange:
             raise InvalidRankError(f"there is no rank {rank!r} in a world of {len(self.lines)} members")
         return self.lines[rank]
 
-    def waiting_for(self, rank: int) -> AbstractContextManager[object]:
-        """Return a block in which the program waits for a member, for the recording of this rank if there is one."""
+    def record(self, tag: int, name: str) -> Unrecorded:
+        """Return the record of a call that begins now, see `Record`; `UNRECORDED` if this rank is not recorded."""
         core = self._core
         if core is None or core.engine.recorder is None:
-            return contextlib.nullcontext()
-        return _recorded_wait(core, core.engine.recorder, rank)
+            return UNRECORDED
+        return Record(core, core.engine.recorder, tag, name)
+
+    def rank_of(self, line: Line) -> int | None:
+        """Return the rank at the other end of a line; None if it is gone."""
+        return self.lines.index(line) if line in self.lines else None
 
     def attach(self, core: Communicator, names: Sequence[Name], births: Sequence[int | None], birth: int) -> None:
         """Go on in a world.
@@ -194,20 +196,6 @@ class Exchange:
     def _failed(self, rank: int, error: MPIError) -> None:
         """Handle the failure of a receive. Where a world follows, it decides which lines end."""
         raise NotImplementedError
-
-
-@contextlib.contextmanager
-def _recorded_wait(core: Communicator, recorder: Recorder, rank: int) -> Iterator[None]:
-    """Record a block as a wait for a rank."""
-    wait: Request[None] = Request(core.engine)
-    wait.traced = recorder.start(WAIT, core.context_id, core.process_of(rank), 0, 0)
-    recorder.waits(wait)
-    try:
-        yield
-    except BaseException:
-        recorder.end(wait.traced, FAILED)
-        raise
-    recorder.end(wait.traced)
 
 
 class ExchangeOfWorld(Exchange):

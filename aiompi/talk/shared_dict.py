@@ -16,6 +16,7 @@ from functools import partial
 from types import NoneType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
+from aiompi.core.pure import recorder
 from aiompi.errors import InvalidArgumentError, MPIError, ProcessFailedError, RemoteProtocolError
 from aiompi.objects import Codec
 from aiompi.talk import spans
@@ -250,9 +251,12 @@ class Dicts:
         self._last = number = self._last + 1
         future = asyncio.get_running_loop().create_future()
         self._writes[number] = request, future
-        with spans.active.of_write(self._exchange.rank, operation, name):
+        record = self._exchange.record(recorder.WRITE, name)
+        with record, spans.active.of_write(self._exchange.rank, operation, name):
             try:
                 self._send(number)
+                record.meets(0)
+                record.awaits()
                 if future.done():  # a member that is alone: a loop of writes leaves the event loop to others, too
                     await asyncio.sleep(0)
                 value, text = await future

@@ -9,12 +9,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from aiompi.core.pure import recorder
 from aiompi.errors import InvalidArgumentError, RemoteProtocolError
 from aiompi.objects import Codec
 from aiompi.talk import spans
 from aiompi.talk.calls import encoded
 from aiompi.talk.exchange import Exchange
 from aiompi.talk.line import Line
+from aiompi.talk.records import UNRECORDED, Unrecorded
 
 PUBLISH: Final = 4
 TAKEN: Final = 5
@@ -113,18 +115,22 @@ class Subscription:
     async def __anext__(self) -> Any:
         if self._in_process:
             self._processed()
-        while not self._objects:
-            if self._error is not None:
-                raise self._error
-            if self._closed:
-                raise StopAsyncIteration
-            future = asyncio.get_running_loop().create_future()
-            self._waiting.add(future)
-            try:
-                await future
-            finally:
-                self._waiting.discard(future)
-        publication = self._objects.popleft()
+        with self._topics.exchange.record(recorder.SUBSCRIBE, self._topic) as record:
+            while not self._objects:
+                if self._error is not None:
+                    raise self._error
+                if self._closed:
+                    raise StopAsyncIteration
+                record.awaits()
+                future = asyncio.get_running_loop().create_future()
+                self._waiting.add(future)
+                try:
+                    await future
+                finally:
+                    self._waiting.discard(future)
+            publication = self._objects.popleft()
+            if record is not UNRECORDED:
+                record.meets(self._topics.exchange.rank_of(publication.line))
         if self._beyond:
             more = self._beyond.popleft()
             self._objects.append(more)
@@ -174,13 +180,13 @@ class Topics:
 
     def __init__(self, exchange: Exchange, codec: Codec) -> None:
         self.codec = codec
-        self._exchange = exchange
+        self.exchange = exchange
         self._subscribers: dict[str, dict[int, Callable[[], Subscription | None]]] = {}
         self._last = 0
         self._under_way: dict[Line, int] = {}  # publications that the other end has not taken
         self._taken: dict[Line, int] = {}  # publications of the other end that it does not know to be taken
         self._held: dict[Line, int] = {}  # publications of the other end that subscriptions hold back
-        self._awaited: dict[int, tuple[set[Line], asyncio.Future[None]]] = {}
+        self._awaited: dict[int, tuple[set[Line], asyncio.Future[Line]]] = {}
         self._turn = asyncio.Lock()
         self._before = 0  # calls of `publish` that wait for their turn
         self._moved: asyncio.Future[None] | None = None
@@ -191,22 +197,23 @@ class Topics:
     @property
     def rank(self) -> int:
         """Rank of this member."""
-        return self._exchange.rank
+        return self.exchange.rank
 
     # The publisher.
 
     async def publish(self, topic: str, obj: object, confirm: bool) -> None:
         name, content = _name_of(topic), encoded(self.codec, obj)
-        with spans.active.of_publication(self.rank, topic) as context:
-            if self._before or not self._has_room():
-                await self._room()
-            if self._exchange.error is not None:
-                raise self._exchange.error
+        record = self.exchange.record(recorder.PUBLISH, topic)
+        with record, spans.active.of_publication(self.rank, topic) as context:
+            if self._before or self._full() is not None:
+                await self._room(record)
+            if self.exchange.error is not None:
+                raise self.exchange.error
             self._last = number = self._last + 1
             data = _HEADER.pack(number, confirm, len(name), len(context)) + name + context + content
             future = self._await(number) if confirm else None
-            own, under_way = self._exchange.own, self._under_way
-            for line in self._exchange.lines:
+            own, under_way = self.exchange.own, self._under_way
+            for line in self.exchange.lines:
                 if line is own and future is None and topic not in self._subscribers:
                     continue
                 if line.error is None:
@@ -218,33 +225,37 @@ class Topics:
                         line.post(PUBLISH, data)
             if future is not None:
                 try:
-                    await future
+                    record.awaits()
+                    record.meets(self.exchange.rank_of(await future))
                 finally:
                     self._awaited.pop(number, None)
 
-    async def _room(self) -> None:
+    async def _room(self, record: Unrecorded) -> None:
         """Wait until there is room for a publication. The order of calls is that of publications."""
         self._before += 1
+        record.awaits()
         try:
             async with self._turn:
-                while not self._has_room():
+                while (line := self._full()) is not None:
+                    record.meets(self.exchange.rank_of(line))
                     self._moved = asyncio.get_running_loop().create_future()
                     await self._moved
         finally:
             self._before -= 1
 
-    def _await(self, number: int) -> asyncio.Future[None]:
-        """Return a future that is done when all members have taken a publication."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._awaited[number] = {line for line in self._exchange.lines if line.error is None}, future
+    def _await(self, number: int) -> asyncio.Future[Line]:
+        """Return a future that has the last line when all members have taken a publication."""
+        future: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
+        self._awaited[number] = {line for line in self.exchange.lines if line.error is None}, future
         return future
 
-    def _has_room(self) -> bool:
+    def _full(self) -> Line | None:
+        """Return a line that has no room for a publication; None if all have some."""
         under_way = self._under_way
-        for line in self._exchange.lines:
+        for line in self.exchange.lines:
             if line.error is None and (not line.has_room or under_way.get(line, 0) >= _LIMIT):
-                return False
-        return True
+                return line
+        return None
 
     def _acknowledged(self, line: Line, data: memoryview) -> None:
         count, number = _TAKEN.unpack(data)
@@ -266,7 +277,7 @@ class Topics:
         if lines is not None and future is not None:
             lines.discard(line)
             if not lines and not future.done():
-                future.set_result(None)
+                future.set_result(line)
 
     def _lost(self, line: Line) -> None:
         """Wait no longer for a member that is gone."""
@@ -328,7 +339,7 @@ class Topics:
         """Note that a publication is taken, and tell its publisher now or later."""
         if line.error is not None:
             return
-        if line is self._exchange.own:
+        if line is self.exchange.own:
             self._took(line, 1, number)
             return
         taken = self._taken.get(line, 0) + 1

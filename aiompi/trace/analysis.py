@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from aiompi.core.pure import recorder as layout
-from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace
+from aiompi.trace.reading import NOWHERE, Operation, Place, Rank, Trace, meetings
 from aiompi.window.messages import Kind
 
 LATE_SENDER: Final = "late sender"
@@ -26,6 +26,9 @@ LATE_COMPLETE: Final = "late Complete"
 LATE_TARGET: Final = "late target"
 LATE_PREADY: Final = "late Pready"
 LATE_REPLY: Final = "late reply"
+LATE_SUBSCRIBER: Final = "late subscriber"
+LATE_PUBLISHER: Final = "late publisher"
+LATE_COPY: Final = "late copy"
 AT_DISK: Final = "wait for disk"
 IN_VAIN: Final = "in vain"
 TRANSFER: Final = "transfer"
@@ -36,6 +39,11 @@ _FROM_ROOT: Final = frozenset({"bcast", "scatter", "scatterv"})
 _TO_ROOT: Final = frozenset({"gather", "gatherv", "reduce"})
 #: collectives that have a state of their own
 _STATES: Final = {"barrier": AT_BARRIER, "fence": AT_FENCE}
+#: states of the calls of talk, by their tags
+_TALK: Final = {
+    layout.CALL: LATE_REPLY, layout.PUBLISH: LATE_SUBSCRIBER,
+    layout.SUBSCRIBE: LATE_PUBLISHER, layout.WRITE: LATE_COPY,
+}  # fmt: skip
 #: kinds of messages from rank to rank; the messages of a run of partitions are its partitions
 _MESSAGES: Final = (layout.SEND, layout.READY, layout.PART, layout.PUT)
 #: messages of one call from which on they count as many, and the mean of bytes up to which they count as small
@@ -65,7 +73,7 @@ class Waiting:
 def waitings(trace: Trace) -> list[Waiting]:
     """Return all waiting of a trace for which a line of the program is known; the library also waits by itself."""
     found: list[Waiting] = []
-    ready, holds, replies = _partitions(trace), _holds(trace), _replies(trace)
+    ready, holds, talk = _partitions(trace), _holds(trace), _Talk(trace)
     for op in trace.operations:
         if op.wait is None or not op.seconds or op.waiting_place is NOWHERE:
             continue
@@ -76,17 +84,17 @@ def waitings(trace: Trace) -> list[Waiting]:
         elif op.kind == layout.RECV:
             found += _split(op, LATE_TARGET if op.answers else LATE_SENDER, op.other)
         elif op.kind in (layout.PRECV, layout.ARRIVAL):
-            found += _split(op, LATE_PREADY, _latest(ready[op.context, op.peer, op.rank, op.tag], op))
+            found += _split(op, LATE_PREADY, _latest(ready[op.context, op.peer, op.rank, op.tag], op.end))
         elif op.kind == layout.NOTICE:
             found += _split(op, LATE_POST if op.tag == Kind.POST else LATE_COMPLETE, op.other)
         elif op.kind == layout.LOCK:
             found += _held(op, holds[op.context, op.peer])
-        elif op.kind == layout.WAIT and op.peer >= 0:
-            found += _split(op, LATE_REPLY, _latest(replies[op.context, op.peer, op.rank], op))
+        elif op.kind == layout.TALK and op.peer >= 0:
+            found += _by_turns(op, _TALK[op.tag], talk.causes(op))
         else:
             found += _alone(op)
     disks = _disks(trace)
-    for meeting in _meetings(trace):
+    for meeting in meetings(trace.ranks):
         found += _in_collective(meeting, disks)
     return found
 
@@ -94,7 +102,7 @@ def waitings(trace: Trace) -> list[Waiting]:
 def _alone(op: Operation) -> Iterator[Waiting]:
     """Return the waiting for what is no other rank's work."""
     assert op.wait is not None
-    if op.kind in (layout.DISK, layout.WAIT):
+    if op.kind in (layout.DISK, layout.TALK, layout.WAIT):
         yield Waiting(AT_DISK if op.kind == layout.DISK else OTHER, op.wait, op.seconds, op)
 
 
@@ -107,19 +115,46 @@ def _partitions(trace: Trace) -> dict[tuple[int, int, int, int], list[Operation]
     return found
 
 
-def _replies(trace: Trace) -> dict[tuple[int, int, int], list[Operation]]:
-    """Return the messages in whose contexts ranks call handlers, by context, sender and receiver, ordered by time."""
-    contexts = {op.context for op in trace.operations if op.kind == layout.WAIT and op.peer >= 0}
-    found: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
-    for op in trace.operations:
-        if op.kind == layout.SEND and op.context in contexts:
-            found[op.context, op.rank, op.peer].append(op)
-    return found
+class _Talk:
+    """The messages in whose contexts ranks call handlers, publish and write shared dicts."""
+
+    def __init__(self, trace: Trace) -> None:
+        contexts = {op.context for op in trace.operations if op.kind == layout.TALK}
+        # by context, sender and receiver, and by context and receiver: in time
+        self._sent: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
+        self._got: dict[tuple[int, int], list[Operation]] = defaultdict(list)
+        for op in trace.operations:
+            if op.context in contexts and op.kind == layout.SEND:
+                self._sent[op.context, op.rank, op.peer].append(op)
+            elif op.context in contexts and op.kind == layout.RECV and op.end is not None:
+                self._got[op.context, op.rank].append(op)
+        for received in self._got.values():
+            received.sort(key=lambda op: op.end or 0.0)
+
+    def causes(self, op: Operation) -> list[Operation]:
+        """Return the messages for which a call has waited, by time."""
+        found = _latest(self._sent[op.context, op.peer, op.rank], op.end)
+        if found is None:
+            return []
+        return self._copying(op, found) if op.tag == layout.WRITE else [found]
+
+    def _copying(self, op: Operation, result: Operation) -> list[Operation]:
+        """Return the change that rank 0 sends to the member that makes it last, and the answer of this member.
+
+        Rank 0 sends the result when it has this answer.
+        """
+        got = self._got[op.context, result.rank]
+        index = bisect.bisect_right(got, result.begin, key=lambda each: each.end or 0.0)
+        made = got[index - 1].other if index else None
+        if made is None:
+            return [result]
+        change = _latest(self._sent[op.context, result.rank, made.rank], made.begin)
+        return [made] if change is None else [change, made]
 
 
-def _latest(ready: list[Operation], op: Operation) -> Operation | None:
-    """Return the last partition or message that was ready when a wait for it ended."""
-    index = bisect.bisect_right(ready, op.end or 0.0, key=lambda each: each.begin)
+def _latest(ready: list[Operation], time: float | None) -> Operation | None:
+    """Return the last partition or message that was ready at the end of a wait for it."""
+    index = bisect.bisect_right(ready, time or 0.0, key=lambda each: each.begin)
     return ready[index - 1] if index else None
 
 
@@ -157,22 +192,6 @@ def _disks(trace: Trace) -> dict[tuple[int, Place], list[Operation]]:
     return found
 
 
-def _meetings(trace: Trace) -> Iterable[list[Operation]]:
-    """Return the operations of each collective. Runs of a persistent one share a number and differ by their order."""
-    lossy = any(rank.lost for rank in trace.ranks.values())
-    meetings: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
-    for rank in trace.ranks.values():
-        runs: dict[tuple[int, int], list[Operation]] = defaultdict(list)
-        for op in rank.operations:
-            if op.kind == layout.COLLECTIVE and op.way != layout.FAILED:
-                runs[op.context, op.tag].append(op)
-        for key, each in runs.items():
-            first = -len(each) if lossy else 0  # the oldest ones may be overwritten: they are counted from the last one
-            for number, op in enumerate(each, first):
-                meetings[*key, number].append(op)
-    return meetings.values()
-
-
 def _split(op: Operation, state: str, cause: Operation | None) -> Iterator[Waiting]:
     """Divide the waiting of an operation at the time when the cause began."""
     assert op.wait is not None
@@ -181,6 +200,18 @@ def _split(op: Operation, state: str, cause: Operation | None) -> Iterator[Waiti
         yield Waiting(state, op.wait, late, op, cause)
     if op.seconds > late:
         yield Waiting(TRANSFER, op.wait + late, op.seconds - late, op, cause)
+
+
+def _by_turns(op: Operation, state: str, causes: list[Operation]) -> Iterator[Waiting]:
+    """Divide the waiting of an operation at the times when its causes began, one after the other."""
+    assert op.wait is not None
+    begin, end = op.wait, op.wait + op.seconds
+    for cause in causes:
+        if begin < cause.begin <= end and cause.rank != op.rank:
+            yield Waiting(state, begin, cause.begin - begin, op, cause)
+            begin = cause.begin
+    if end > begin:
+        yield Waiting(TRANSFER, begin, end - begin, op)
 
 
 def _in_collective(meeting: list[Operation], disks: dict[tuple[int, Place], list[Operation]]) -> Iterator[Waiting]:

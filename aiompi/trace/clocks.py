@@ -1,7 +1,8 @@
-"""One clock for the ranks of several hosts, by the messages between them.
+"""One clock for the ranks of several hosts, by the messages and collectives between them.
 
 A message is sent before it arrives. So each message to another host bounds, from one side, how far the clock of that
-host is ahead. Each message back bounds it from the other side. The clock halfway between both limits is used.
+host is ahead. Each message back bounds it from the other side. The clock halfway between both limits is used. All ranks
+enter a barrier before any leaves it, which bounds all clocks from both sides. The processes of one boot share a clock.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ SAME: Final = Clock(1.0, 0.0)
 
 def clocks(hosts: Iterable[str], messages: dict[tuple[str, str], list[_Pair]]) -> dict[str, Clock]:
     """Return the clocks of all hosts that have messages both ways with the first host, directly or through other hosts.
+
+    The same holds for a collective, which each rank enters before any rank leaves it.
 
     A host has no drift unless its messages cannot be explained otherwise. At a time when a message goes each way, the
     error of a clock is below the sum of the two delays.
@@ -108,7 +111,7 @@ def _between(earlier: list[_Pair], later: list[_Pair]) -> tuple[float, Clock]:
     return most - least, Clock(rate, (least + most) / 2 - rate * middle)
 
 
-def messages_by_way(pairs: Iterable[tuple[str, str, float, float]]) -> dict[tuple[str, str], list[_Pair]]:
+def by_way(pairs: Iterable[tuple[str, str, float, float]]) -> dict[tuple[str, str], list[_Pair]]:
     """Return the times of messages by sender and receiver; messages within a host say nothing about clocks."""
     found: dict[tuple[str, str], list[_Pair]] = defaultdict(list)
     for sender, receiver, sent, got in pairs:

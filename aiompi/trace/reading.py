@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import json
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from aiompi.core.pure import recorder as layout
 from aiompi.errors import InvalidArgumentError
-from aiompi.trace.clocks import SAME, clocks, messages_by_way
+from aiompi.trace.clocks import SAME, by_way, clocks
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,6 +43,16 @@ class Place:
 
 
 NOWHERE: Final = Place("", "", 0, "")
+
+
+@functools.lru_cache(65_536)
+def _named(place: Place, name: str) -> Place:
+    """Return the place of a call with what it is a call of."""
+    return dataclasses.replace(place, call=f"{place.call} of {name}")
+
+
+#: collectives that no rank leaves before all have entered
+_JOINT: Final = frozenset({"barrier", "allreduce", "allgather"})
 #: kinds of records in which a rank sends a message or notice -> kinds of the records in which its peer gets it
 _ENDS: Final = {layout.SEND: layout.RECV, layout.PSEND: layout.PRECV, layout.NOTIFY: layout.NOTICE}
 
@@ -101,6 +112,7 @@ class Rank:
         lost: number of records that later ones have overwritten.
         ended: True if the recording was stopped, False if the rank was killed or is still running.
         seconds: from the first record to the last.
+        clock: of its machine, which all ranks of one boot share.
     """
 
     number: int
@@ -109,6 +121,7 @@ class Rank:
     lost: int
     ended: bool
     seconds: float
+    clock: str = ""
 
 
 @dataclasses.dataclass
@@ -137,22 +150,22 @@ def read(directory: str | os.PathLike[str]) -> Trace:
     files = [_File(path) for path in paths]
     _forget_callers([file.names for file in files])
     ahead = _ahead(files)
-    first = min(file.begin + ahead[file.names.host] for file in files)
-    ranks = {file.rank: file.read(first - ahead[file.names.host]) for file in files}
+    first = min(file.begin + ahead[file.names.clock] for file in files)
+    ranks = {file.rank: file.read(first - ahead[file.names.clock]) for file in files}
     _align(ranks)
     _match(ranks)
     return Trace(dict(sorted(ranks.items())))
 
 
 def _ahead(files: Iterable[_File]) -> dict[str, int]:
-    """Return by how many nanoseconds the wall clock of each host is ahead of its other clock.
+    """Return by how many nanoseconds the wall clock is ahead of each clock.
 
-    The ranks of a host have the same clocks. A rank may be stopped between its looks at both: the least counts.
+    Ranks share clocks. A rank may be stopped between its looks at both: the least counts.
     """
     ahead: dict[str, int] = {}
     for file in files:
         each = file.wall - file.begin
-        ahead[file.names.host] = min(ahead.get(file.names.host, each), each)
+        ahead[file.names.clock] = min(ahead.get(file.names.clock, each), each)
     return ahead
 
 
@@ -161,6 +174,7 @@ class Names:
 
     Attributes:
         host: name of its machine.
+        clock: identity of the clock of the records; the host if that is unknown.
         places: by number.
     """
 
@@ -168,7 +182,7 @@ class Names:
         self._path, self._read = path, 0
         self.places: dict[int, Place] = {}
         self._words: dict[int, str] = {}
-        self.host = ""
+        self.host = self.clock = ""
 
     def read(self) -> None:
         """Read what the rank has written since the last time."""
@@ -185,6 +199,7 @@ class Names:
                 self._words[fields["word"]] = fields["text"]
             else:
                 self.host = fields["host"]
+                self.clock = fields.get("clock") or self.host
 
     def place(self, number: int) -> Place:
         """Return the place with a number."""
@@ -238,8 +253,8 @@ class _File:
                 layout.RECORD.unpack_from(self._data, at)
             )
             said, name = self.names.place(place), self.names.word(word)
-            if name.endswith("_init"):  # the call that starts it is Start or Startall
-                said, name = dataclasses.replace(said, call=f"{said.call} of {name}"), ""
+            if name and said is not NOWHERE and (kind == layout.TALK or name.endswith("_init")):
+                said = _named(said, name)  # for "_init", the call that starts it is Start or Startall
             operations.append(
                 Operation(
                     self.rank,
@@ -254,7 +269,7 @@ class _File:
                     nbytes,
                     said,
                     self.names.place(wait_place),
-                    name if kind == layout.COLLECTIVE else "",
+                    "" if kind != layout.COLLECTIVE or name.endswith("_init") else name,
                     name == layout.ANSWER,
                 )
             )
@@ -262,7 +277,7 @@ class _File:
         last = max((op.end or op.begin for op in operations), default=0.0)
         span = last - operations[0].begin if operations else 0.0
         lost = max(0, self._head - self._capacity)
-        return Rank(self.rank, self.names.host, operations, lost, bool(self._end), span)
+        return Rank(self.rank, self.names.host, operations, lost, bool(self._end), span, self.names.clock)
 
 
 def _match(ranks: dict[int, Rank]) -> None:
@@ -287,23 +302,59 @@ def _match(ranks: dict[int, Rank]) -> None:
             send.other, receive.other = receive, send
 
 
+def meetings(ranks: dict[int, Rank]) -> Iterable[list[Operation]]:
+    """Return the operations of each collective. Runs of a persistent one share a number and differ by their order."""
+    lossy = any(rank.lost for rank in ranks.values())
+    found: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
+    for rank in ranks.values():
+        runs: dict[tuple[int, int], list[Operation]] = defaultdict(list)
+        for op in rank.operations:
+            if op.kind == layout.COLLECTIVE and op.way != layout.FAILED:
+                runs[op.context, op.tag].append(op)
+        for key, each in runs.items():
+            first = -len(each) if lossy else 0  # the oldest ones may be overwritten: they are counted from the last one
+            for number, op in enumerate(each, first):
+                found[*key, number].append(op)
+    return found.values()
+
+
+def _is_joint(op: Operation) -> bool:
+    """Return True for a collective that no rank leaves before all have entered it.
+
+    The algorithms between the groups of an intercommunicator have the names of their collectives.
+    """
+    name = op.place.call.lower().removeprefix("i")
+    return name in _JOINT and op.algorithm not in ("", name, "exchange")
+
+
+def _joint(ranks: dict[int, Rank]) -> Iterator[tuple[str, str, float, float]]:
+    """Return what collectives say of clocks: each rank has entered, by its clock, before any leaves it by another."""
+    for meeting in meetings(ranks):
+        entered: dict[str, float] = {}
+        left: dict[str, float] = {}
+        for op in meeting if all(map(_is_joint, meeting)) else ():
+            clock = ranks[op.rank].clock
+            entered[clock] = max(op.begin, entered.get(clock, op.begin))
+            if op.end is not None:
+                left[clock] = min(op.end, left.get(clock, op.end))
+        yield from ((first, second, begin, end) for first, begin in entered.items() for second, end in left.items())
+
+
 def _align(ranks: dict[int, Rank]) -> None:
-    """Give all operations the time of one clock, that of the host of the first rank; see `aiompi.trace.clocks`."""
-    host_of = {number: rank.host for number, rank in sorted(ranks.items())}
-    if len({*host_of.values()}) < 2:
+    """Give all operations the time of one clock, that of the first rank; see `aiompi.trace.clocks`."""
+    clock_of = {number: rank.clock for number, rank in sorted(ranks.items())}
+    if len({*clock_of.values()}) < 2:
         return
     _match(ranks)
-    found = clocks(
-        dict.fromkeys(host_of.values()),
-        messages_by_way(
-            (host_of[op.rank], host_of[op.other.rank], op.begin, op.other.end)
-            for rank in ranks.values()
-            for op in rank.operations
-            if op.kind in _ENDS and op.other is not None and op.other.end is not None
-        ),
+    messages = (
+        (clock_of[op.rank], clock_of[op.other.rank], op.begin, op.other.end)
+        for rank in ranks.values()
+        for op in rank.operations
+        if op.kind in _ENDS and op.other is not None and op.other.end is not None
     )
+    found = clocks(dict.fromkeys(clock_of.values()), by_way(itertools.chain(messages, _joint(ranks))))
     for rank in ranks.values():
-        clock = found.get(rank.host, SAME)
+        clock = found.get(rank.clock, SAME)
         for op in rank.operations if clock != SAME else ():
             op.begin = clock(op.begin)
             op.wait = None if op.wait is None else clock(op.wait)

@@ -24,6 +24,8 @@ from aiompi.errors import LocalProtocolError
 CAPACITY: Final = 2**20
 #: records for which memory of the file is reserved at a time, 1 MiB
 _STEP: Final = 2**14
+#: the most words, whose numbers have 16 bits: a program may use any number of topics
+_WORDS: Final = 2**16 - 1
 #: more records than there are
 _ALL: Final = 2**63
 #: seconds between two looks at the event loop, and the delay that is recorded
@@ -34,6 +36,8 @@ _STANDARD: Final = os.path.dirname(os.__file__) + os.sep
 _SITE: Final = "site-packages"
 #: functions that stand between a call and the program, and have no name of a call
 _WRAPPERS: Final = frozenset({"hooked", "guarded", "bypassing", "__call__", "wrapper", "inner"})
+#: calls by the names of functions that the program calls without writing these names
+_CALLS: Final = {"Subscription.__anext__": "subscription"}
 #: functions of asyncio that run callbacks, below which no call is made by the program
 _LOOPS: Final = frozenset({"_run", "run", "run_forever", "run_until_complete"})
 _ASYNCIO: Final = os.path.join(_STANDARD, "asyncio", "")
@@ -84,7 +88,7 @@ class Recording:
         layout.HEADER.pack_into(self._memory, 0, *place)
         self._names = _Names(os.path.splitext(self.path)[0] + ".names", file, capacity)
         self._names.recording = self
-        self._names.say(rank=engine.rank, size=engine.size, host=os.uname().nodename, program=sys.argv)
+        self._names.say(rank=engine.rank, size=engine.size, host=os.uname().nodename, clock=_clock(), program=sys.argv)
         self._engine = engine
         self._process = os.getpid()
         self._collecting = 0.0
@@ -138,6 +142,18 @@ def is_library(path: str) -> bool:
 def is_standard(path: str) -> bool:
     """Return True for the path of code of the standard library."""
     return path.startswith("<frozen ") or (path.startswith(_STANDARD) and _SITE not in path)
+
+
+def _clock() -> str:
+    """Return an identity of the monotonic clock, which the processes of one boot share; empty if there is none.
+
+    Containers of one machine share it under different names of hosts, unless they have time namespaces of their own.
+    """
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/time')}"
+    except OSError:
+        return ""
 
 
 def _reserve(file: int, start: int, nbytes: int) -> None:
@@ -213,16 +229,20 @@ class _Names:
             if path.startswith(_ASYNCIO) and code.co_name in _LOOPS:
                 return layout.LOOP
             return layout.WRAPPER if is_standard(path) else layout.PROGRAM
+        if code.co_qualname in _CALLS:
+            return layout.LIBRARY
         return layout.WRAPPER if code.co_name in _WRAPPERS or code.co_name.startswith("_") else layout.LIBRARY
 
     def place(self, called: CodeType | None, at: layout.Position, caller: layout.Position | None) -> int:
         self._places += 1
-        call = "" if called is None else called.co_name
+        call = "" if called is None else _CALLS.get(called.co_qualname, called.co_name)
         self.say(place=self._places, call=call, at=_line(at), caller=None if caller is None else _line(caller))
         return self._places
 
     def word(self, text: str) -> int:
         if text not in self._words:
+            if len(self._words) == _WORDS:
+                return 0
             self._words[text] = len(self._words) + 1
             self.say(word=self._words[text], text=text)
         return self._words[text]

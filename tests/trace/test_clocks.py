@@ -12,6 +12,7 @@ from aiompi.trace.reading import read
 
 #: hosts with two ranks each, and how long they run
 HOSTS, SECONDS = 3, 600.0
+PLACE = {"place": 1, "call": "Barrier", "at": ["a.py", 1, "f"], "caller": None}
 
 
 class Clock:
@@ -34,7 +35,8 @@ def write(directory: Path, rank: int, clock: Clock, late: float, records: list[t
     header = layout.HEADER.pack(*form, begin, wall, clock.ticks(SECONDS), rank, 1)
     data = header.ljust(layout.RECORDS, b"\0") + b"".join(layout.RECORD.pack(*record) for record in records)
     (directory / f"rank-{rank}.trace").write_bytes(data)
-    (directory / f"rank-{rank}.names").write_text(json.dumps({"host": f"host-{rank // 2}"}) + "\n")
+    names = {"host": f"host-{rank // 2}"}, {"word": 1, "text": "dissemination"}, PLACE
+    (directory / f"rank-{rank}.names").write_text("".join(json.dumps(name) + "\n" for name in names))
 
 
 def test_clocks_that_are_off_and_drift_are_aligned_by_messages(tmp_path: Path) -> None:
@@ -72,3 +74,48 @@ def test_clocks_that_are_off_and_drift_are_aligned_by_messages(tmp_path: Path) -
         if op.rank in (0, 1) and op.tag in bounds:
             arrived = sent_at[op.tag + 1]  # when the message back was sent
             assert abs(op.other.end - origin - clocks[0].ticks(arrived) / 1e9) < bounds[op.tag]
+
+
+def test_clocks_are_aligned_by_barriers(tmp_path: Path) -> None:
+    """There are no messages. No rank leaves before all have entered, which some do late."""
+    chance = random.Random(7)
+    clocks = [Clock(chance) for _ in range(HOSTS)]
+    records: list[list[tuple[Any, ...]]] = [[] for _ in range(2 * HOSTS)]
+    enters: dict[tuple[int, int], float] = {}  # by rank and number of the barrier: the true time
+    for number in range(300):
+        for rank in range(2 * HOSTS):
+            enters[rank, number] = SECONDS * number / 300 + chance.uniform(0, 0.01)
+        last = max(enters[rank, number] for rank in range(2 * HOSTS))
+        for rank, each in enumerate(records):
+            begin, end = enters[rank, number], last + 20e-6 + chance.expovariate(5e3)
+            begin, end = clocks[rank // 2].ticks(begin), clocks[rank // 2].ticks(end)
+            each.append((begin, begin, end, 0, 0, -1, number, 1, 0, layout.COLLECTIVE, layout.TCP, 1))
+    for rank, each in enumerate(records):
+        write(tmp_path, rank, clocks[rank // 2], chance.expovariate(100), each)
+
+    trace = read(tmp_path)
+    by_number = [[op for op in trace.operations if op.tag == number] for number in range(300)]
+    for meeting in by_number:
+        assert max(op.begin for op in meeting) <= min(op.end for op in meeting if op.end is not None)
+    [origin] = (op.begin - clocks[0].ticks(enters[0, 0]) / 1e9 for op in by_number[0] if op.rank == 0)
+    for number, meeting in enumerate(by_number):
+        for op in meeting:
+            assert abs(op.begin - origin - clocks[0].ticks(enters[op.rank, number]) / 1e9) < 1e-3
+
+
+def test_containers_of_one_machine_share_its_clock(tmp_path: Path) -> None:
+    """Slow messages one way move no clock."""
+    clock = Clock(random.Random(7))
+    times = [(0, 2, 1.0, 1.5), (2, 0, 2.0, 2.001)]
+    for rank in 0, 2:
+        records: list[tuple[Any, ...]] = []
+        for sender, receiver, sent, got in times:
+            kind, peer, end = (layout.SEND, receiver, sent) if rank == sender else (layout.RECV, sender, got)
+            records.append((clock.ticks(sent), 0, clock.ticks(end), 0, 8, peer, 0, 0, 0, kind, layout.TCP, 0))
+        write(tmp_path, rank, clock, 0.0, records)
+        path = tmp_path / f"rank-{rank}.names"
+        path.write_text(path.read_text().replace('{"host"', '{"clock": "boot", "host"'))
+    trace = read(tmp_path)
+    assert {rank.host for rank in trace.ranks.values()} == {"host-0", "host-1"}
+    sent = [clock.ticks(time) - clock.ticks(0) for _, _, time, _ in times]
+    assert [round(op.begin * 1e9) for op in trace.ranks[2].operations] == sent

@@ -295,7 +295,64 @@ async def _call(directory: Path) -> Trace:
 def test_a_call_waits_for_the_handler_of_a_rank(tmp_path: Path) -> None:
     trace = asyncio.run(_call(tmp_path / "trace"))
     found = {each for each in told(trace) if each[0] != analysis.TRANSFER}
-    assert found == {(analysis.LATE_REPLY, 0, 1, "call"), (analysis.IN_VAIN, 0, None, "call")}
+    assert found == {(analysis.LATE_REPLY, 0, 1, "call of slow"), (analysis.IN_VAIN, 0, None, "call of slow")}
+
+
+async def talk(comm: Any, turn: Turn) -> None:
+    values = comm.shared_dict("values")
+    if comm.rank == 0:
+        news = comm.subscribe("news", bound=1)
+        await comm.barrier()
+        await turn.others_wait()
+        assert [await anext(news) for _ in range(300)] == [*range(300)]
+        await comm.barrier()
+        await values.set("a", 1)
+    else:
+        await comm.barrier()
+        turn.come()
+        for number in range(300 if comm.rank == 1 else 0):
+            await comm.publish("news", number)
+        await comm.barrier()
+    await comm.barrier()
+
+
+def test_publishers_wait_for_subscribers_and_subscribers_for_publishers(tmp_path: Path) -> None:
+    trace = recorded(3, talk, tmp_path / "trace")
+    found = told(trace)
+    assert (analysis.LATE_SUBSCRIBER, 1, 0, "publish of news") in found
+    assert any(each[:2] == (0, "subscription of news") for each in late(trace)), late(trace)
+    calls = {op.place.call: op for op in trace.operations if op.kind == layout.TALK}
+    assert {*calls} == {"publish of news", "subscription of news", "set of values"}
+    assert {(op.rank, op.peer) for op in trace.operations if op.place.call == "subscription of news"} == {(0, 1)}
+
+
+def message(sender: int, receiver: int, time: float) -> tuple[Operation, Operation]:
+    """Return the send and the receive of a message of talk, which takes 1 ms."""
+    send = Operation(sender, layout.SEND, 0, time, None, time, 7, receiver, 0, 8, NOWHERE, NOWHERE)
+    receive = Operation(
+        receiver, layout.RECV, 0, 0.0, None, time + 0.001, 7, sender, 0, 8, NOWHERE, NOWHERE, other=send
+    )
+    return send, receive
+
+
+@pytest.mark.parametrize("slow", range(3))
+def test_a_write_of_a_shared_dict_waits_for_the_member_that_comes_last(slow: int) -> None:
+    """Rank 1 writes. Rank 0 orders the write after 2 s, or a rank makes the change after 2 s."""
+    ordered = 2.0 if slow == 0 else 0.01
+    made = {rank: ordered + (2.0 if slow == rank else 0.01) for rank in (1, 2)}
+    ways = [
+        (1, 0, 0.001), (0, 1, ordered), (0, 2, ordered), (1, 0, made[1]), (2, 0, made[2]),
+        (0, 1, max(made.values()) + 0.001),
+    ]  # fmt: skip
+    messages = [op for way in ways for op in message(*way)]
+    place = Place("set of values", "a.py", 1, "f")
+    end = max(op.end or 0.0 for op in messages)
+    write = Operation(1, layout.TALK, 0, 0.0, 0.001, end, 7, 0, layout.WRITE, 0, place, NOWHERE)
+    of_ranks = [[op for op in (write, *messages) if op.rank == rank] for rank in range(3)]
+    trace = Trace({rank: Rank(rank, "here", ops, 0, True, 5.0) for rank, ops in enumerate(of_ranks)})
+    found = [each for each in analysis.waitings(trace) if each.state == analysis.LATE_COPY]
+    late = [each.cause and each.cause.rank for each in found if each.seconds > 1]
+    assert late == [rank for rank in (0, 2) if rank == slow]  # no other rank is late when the writer itself is
 
 
 def test_calls_that_time_out_or_fail_are_recorded_as_such(tmp_path: Path) -> None:

@@ -215,6 +215,18 @@ cdef class Recorder:
             if way:
                 record.way = <unsigned char>way
 
+    def awaits(self, uint64_t handle):
+        """Note that the program waits for it from now on."""
+        cdef record_t *record = self.find(handle)
+        if record != NULL and not record.wait:
+            record.wait = recorder_now()
+
+    def meets(self, uint64_t handle, int peer):
+        """Note its peer, once it is known."""
+        cdef record_t *record = self.find(handle)
+        if record != NULL:
+            record.peer = peer
+
     def past(self, int kind, double seconds, int tag=0, uint64_t nbytes=0):
         """Write the record of something that has just ended after so many seconds."""
         cdef record_t *record = self.find(self.begin(kind, 0, -1, tag, nbytes))

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeAlias
 RECORD: Final = struct.Struct("=QQQQQiiIIBBHxxxx")
 #: magic, size of a record, capacity, head, begin of the trace (monotonic and wall clock), its end, rank, process id
 HEADER: Final = struct.Struct("=8sQQQQQQii")
-MAGIC: Final = b"aiompi\x00\x02"
+MAGIC: Final = b"aiompi\x00\x03"
 #: where the header has the number of records that were written, and where the end of the trace
 HEAD: Final = 24
 END: Final = 48
@@ -46,16 +46,25 @@ PUT: Final = 12
 GET: Final = 13
 #: reading or writing a file
 DISK: Final = 14
-#: a wait for something else; for the reply to a call, its context and peer are those of the reply
-WAIT: Final = 15
+#: a call of a handler, a publication, a step of a subscription, or a write of a shared dict: its tag tells which, and
+#: its word is the name of the handler, topic or dict. Its peer is the member whose message it waits for.
+TALK: Final = 15
+#: a wait for something else
+WAIT: Final = 16
 #: a garbage collection; its tag is the generation
-GC: Final = 16
+GC: Final = 17
 #: a time in which the event loop ran one callback while other callbacks were due
-LATE: Final = 17
+LATE: Final = 18
 #: a message of a collective, or that announces partitions
-PART: Final = 18
+PART: Final = 19
 #: a ring of the doorbell by which another rank, the peer, wakes this rank; the record ends when it begins
-BELL: Final = 19
+BELL: Final = 20
+
+# Tags of TALK.
+CALL: Final = 1
+PUBLISH: Final = 2
+SUBSCRIBE: Final = 3
+WRITE: Final = 4
 
 # Ways of messages, and outcomes of operations.
 RING: Final = 1
@@ -86,7 +95,8 @@ LOOP: Final = 4
 
 #: a number of 64 bits
 COUNT: Final = struct.Struct("=Q")
-#: fields of a record from its end on, which are written when it is known
+#: fields of a record that are written when they are known
+_WAIT: Final = 8
 _END: Final = 16
 _NBYTES: Final = 32
 _PEER: Final = 40
@@ -123,7 +133,7 @@ class Naming(Protocol):
         """
 
     def word(self, text: str, /) -> int:
-        """Return the number of a word, such as the name of an algorithm."""
+        """Return the number of a word, such as the name of an algorithm; 0 for one word too many."""
 
     def way(self, peer: Any, /) -> int:
         """Return the way of messages to a peer."""
@@ -139,7 +149,7 @@ class Recorder:
     Attributes:
         memory, naming: as above.
         word: number of a word for the record of the next call: the name of the algorithm of a collective, or of the
-            call that has bound the arguments of a persistent one, or `ANSWER`.
+            call that has bound the arguments of a persistent one, or `ANSWER`, or a name for `TALK`.
         within: while a schedule makes a step, the number of the place that has started this schedule; otherwise 0.
     """
 
@@ -246,6 +256,18 @@ class Recorder:
             if way:
                 self._memory[at + _WAY] = way
 
+    def awaits(self, handle: int) -> None:
+        """Note that the program waits from now on for the operation of a record."""
+        at = self._find(handle)
+        if at and not COUNT.unpack_from(self._memory, at + _WAIT)[0]:
+            COUNT.pack_into(self._memory, at + _WAIT, self.naming.now())
+
+    def meets(self, handle: int, peer: int) -> None:
+        """Note the peer of the operation of a record, once it is known."""
+        at = self._find(handle)
+        if at:
+            struct.pack_into("=i", self._memory, at + _PEER, peer)
+
     def past(self, kind: int, seconds: float, tag: int = 0, nbytes: int = 0) -> None:
         """Write the record of something that has just ended after so many seconds."""
         at = self._find(self.start(kind, 0, -1, tag, nbytes))
@@ -274,9 +296,9 @@ class Recorder:
                 break
             request = inner
             at = self._find(request.traced)
-        if at and not COUNT.unpack_from(self._memory, at + 8)[0]:
+        if at and not COUNT.unpack_from(self._memory, at + _WAIT)[0]:
             struct.pack_into("=I", self._memory, at + _WAIT_PLACE, place)
-            COUNT.pack_into(self._memory, at + 8, self.naming.now())
+            COUNT.pack_into(self._memory, at + _WAIT, self.naming.now())
 
     def ended(self, request: Any) -> None:
         """Note that a request has ended."""
