@@ -99,8 +99,12 @@ class Cell:
         self.open.discard(rank)
         self._events.put(None)
 
+    def wake(self) -> None:
+        """Let `get` return None. A handler of signals may call this."""
+        self._events.put(None)
+
     def get(self, timeout: float | None) -> Event | None:
-        """Return the next event, or None if a rank has settled. Blocks.
+        """Return the next event, or None if a rank has settled, or for `wake`. Blocks.
 
         Raises:
             queue.Empty: nothing has come in time.

@@ -13,7 +13,7 @@ from aiompi.base.words import ranks_do
 from aiompi.errors import MPIError
 from aiompi.face.native.spawn import spawned_job
 from aiompi.notebook.cell import WAITING, Caution, Cell, Event, Failure, Result, Text
-from aiompi.notebook.protocol import INTERRUPT, MARK, WARNING, Command, Done, Pulled, Raised, Shown, Stop, pack, unpack
+from aiompi.notebook.protocol import MARK, WARNING, Command, Done, Pulled, Raised, Shown, Stop, pack, unpack
 
 #: seconds in which ranks end by themselves
 _ENDING: Final = 5.0
@@ -152,10 +152,10 @@ class RanksJob:
 
     # Commands.
 
-    def interrupt(self) -> None:
-        """Interrupt the ranks that run a cell."""
+    def signal(self, signum: int) -> None:
+        """Send INTERRUPT or FENCE to all ranks."""
         if self._children is not None:
-            spawned_job(self._children).signal(INTERRUPT)
+            spawned_job(self._children).signal(signum)
 
     async def send(self, commands: Mapping[int, Command]) -> Cell:
         """Let ranks begin commands.

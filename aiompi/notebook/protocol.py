@@ -19,6 +19,8 @@ except ImportError:  # then functions and classes of cells cannot be pushed or p
 
 #: interrupts the running cell of a rank; SIGINT would end the job
 INTERRUPT: Final = signal.SIGUSR1
+#: comes to a rank after all interrupts that were sent before: of two that wait, the lower number is delivered first
+FENCE: Final = signal.SIGUSR2
 
 #: ends the last line before a message of the rank, on standard output; ends the output of a cell on standard error
 MARK: Final = "\x02aiompi\x03"
@@ -58,7 +60,7 @@ class Renew(NamedTuple):
     """Command: make a new communicator `comm`, because the cell before may have left messages.
 
     Attributes:
-        interrupted: True if an interrupt was sent. The rank waits up to 5 s for it, so that it ends no later cell.
+        interrupted: True if interrupts were sent. The rank waits for the `FENCE` behind them: they end no later cell.
     """
 
     interrupted: bool

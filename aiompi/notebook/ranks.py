@@ -7,7 +7,6 @@ of the notebook may block. `Cell` carries what the ranks print and show from tha
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
 import math
 import pickle
@@ -23,8 +22,10 @@ from aiompi.base.words import ranks_do, ranks_text
 from aiompi.errors import InvalidArgumentError, LocalProtocolError, MPIError
 from aiompi.notebook.cell import Caution, Cell, Event, Failure, Result, Text, Unfinished
 from aiompi.notebook.job import RanksError, RanksJob
+from aiompi.notebook.loop import LoopThread
+from aiompi.notebook.presses import Presses
 from aiompi.notebook.processes import PLACE, Processes
-from aiompi.notebook.protocol import Command, Pull, Push, Renew, Run, dumps
+from aiompi.notebook.protocol import FENCE, INTERRUPT, Command, Pull, Push, Renew, Run, dumps
 
 T = TypeVar("T")
 
@@ -46,11 +47,10 @@ class Ranks:
     def __init__(self, count: int, arguments: Sequence[str], options: Sequence[str]) -> None:
         self.count = count
         self._job = RanksJob(count, arguments, options)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._over: asyncio.Event
+        self._loop: LoopThread | None = None
         self._processes = Processes({})
-        self._interrupted = False  # since the last `Renew`
+        self._interrupted = False  # since the last fence
+        self._order = threading.RLock()  # of interrupts and fences
         self._life = threading.RLock()  # one thread starts or stops the ranks
         self._lock = threading.Lock()  # one thread lets them run something
 
@@ -75,10 +75,8 @@ class Ranks:
         with self._life:
             if self._loop is not None:
                 raise LocalProtocolError("the ranks have been started: restart them, or stop them first")
-            begun = threading.Event()
-            self._thread = threading.Thread(target=self._live, args=[begun], name="aiompi-notebook", daemon=True)
-            self._thread.start()
-            begun.wait()
+            self._interrupted = False
+            self._loop = LoopThread()
             try:
                 self._call(self._job.start())
             except BaseException as error:
@@ -87,31 +85,19 @@ class Ranks:
                     raise RanksError(f"the ranks cannot be started: {error}") from None
                 raise
             try:  # a first command: an interrupt would end a rank that has not begun to take commands
-                cell = self._do({rank: Pull(PLACE) for rank in range(self.count)}, None, print_event)
+                with Presses() as presses:
+                    cell = self._do({rank: Pull(PLACE) for rank in range(self.count)}, None, print_event, presses)
                 if cell.cause is not None:
                     raise cell.cause
                 self._processes = Processes(cell.answers)
-                self._interrupted = False
             except BaseException:
                 self.stop_now()
                 raise
 
-    def _live(self, begun: threading.Event) -> None:
-        """Run the loop of the ranks, in its thread, until they have ended."""
-
-        async def live() -> None:
-            self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
-            begun.set()
-            await self._over.wait()
-
-        asyncio.run(live())
-
     def _end_loop(self) -> None:
         loop, self._loop = self._loop, None
         assert loop is not None
-        assert self._thread is not None
-        loop.call_soon_threadsafe(self._over.set)
-        self._thread.join()
+        loop.end()
 
     async def restart(self) -> None:
         """End the ranks, whatever they are doing, and start the same number of new ranks, which have no variables."""
@@ -174,13 +160,15 @@ class Ranks:
         """Let ranks run a cell. Blocks, and KeyboardInterrupt interrupts the cell; see `run`."""
         where = self._checked(ranks)
         command = code if isinstance(code, Run) else Run(code)
-        if self._interrupted:  # and the ranks had not reacted, or had no cell
-            self._renew(None, show or print_event)
-        cell = self._do(dict.fromkeys(where, command), limit, show or print_event)
-        if self._interrupted or {*cell.how.values()} != {"well"}:
-            self._renew(cell.cause, show or print_event)
-        if cell.cause is not None:
-            raise cell.cause
+        show = show or print_event
+        with Presses() as presses:
+            if self._interrupted:  # and the ranks had not reacted, or had no cell
+                self._renew(None, show, presses)
+            cell = self._do(dict.fromkeys(where, command), limit, show, presses)
+            if self._interrupted or {*cell.how.values()} != {"well"}:
+                self._renew(cell.cause, show, presses)
+            if cell.cause is not None:
+                raise cell.cause
         failed = [rank for rank, how in sorted(cell.how.items()) if how == "badly"]
         if failed:
             raise RanksError(f"{ranks_text(failed)} of {self.count} raised an exception")
@@ -214,14 +202,18 @@ class Ranks:
 
     def interrupt(self) -> None:
         """Interrupt the running cell: KeyboardInterrupt in the code of all ranks, or the cancellation of its awaits."""
-        if self._loop is not None:
-            self._interrupted = True
-            self._loop.call_soon_threadsafe(self._job.interrupt)
+        with self._order:
+            if self._loop is not None:
+                self._interrupted = True
+                self._loop.soon(self._job.signal, INTERRUPT)
 
     def _exchange(self, commands: dict[int, Command]) -> Cell:
         """Let ranks carry out commands that run no cell."""
         raised: list[Failure] = []
-        cell = self._do(commands, None, lambda event: raised.append(event) if isinstance(event, Failure) else None)
+        with Presses() as presses:
+            cell = self._do(
+                commands, None, lambda event: raised.append(event) if isinstance(event, Failure) else None, presses
+            )
         for failure in sorted(raised):
             raise RanksError(f"rank {failure.rank} raised {failure.raised.name}: {failure.raised.text}")
         return cell
@@ -233,29 +225,35 @@ class Ranks:
             raise InvalidArgumentError(f"ranks {wrong}: there are ranks 0 to {self.count - 1}")
         return where
 
-    def _do(self, commands: dict[int, Command], limit: float | None, show: Show) -> Cell:
-        """Let ranks carry out commands; show events, and interrupt the ranks at the limit or at KeyboardInterrupt."""
-        with self._begun(commands) as cell:
-            return self._wait(cell, limit, show)
+    def _do(self, commands: dict[int, Command], limit: float | None, show: Show, presses: Presses) -> Cell:
+        """Let ranks carry out commands; show events, and interrupt the ranks at the limit or at a press."""
+        with self._begun(commands, presses) as cell:
+            return self._wait(cell, limit, show, presses)
 
     @contextlib.contextmanager
-    def _begun(self, commands: dict[int, Command]) -> Iterator[Cell]:
-        """Send commands to ranks; the value is what they answer."""
+    def _begun(self, commands: dict[int, Command], presses: Presses) -> Iterator[Cell]:
+        """Send commands to ranks; the value is what they answer, which presses wake."""
         if not self._lock.acquire(blocking=False):
             raise LocalProtocolError("the ranks run another cell: interrupt it, or wait for its end")
         try:
             with contextlib.closing(self._call(self._job.send(commands))) as cell:
+                presses.to(cell.wake)
                 yield cell
         finally:
+            presses.to(None)
             self._lock.release()
 
-    def _renew(self, cause: BaseException | None, show: Show) -> None:
+    def _renew(self, cause: BaseException | None, show: Show, presses: Presses) -> None:
         """Let ranks make a new communicator after a cell that was interrupted for a cause, or has failed."""
         renew = Renew(self._interrupted)
         used = self._processes.used(range(self.count))
         due = time.monotonic() + GRACE
-        with self._begun(dict.fromkeys(range(self.count), renew)) as cell:
-            self._interrupted = False
+        with self._begun(dict.fromkeys(range(self.count), renew), presses) as cell:
+            if renew.interrupted:
+                with self._order:  # an interrupt that comes later is for the next `Renew`
+                    self._interrupted = False
+                    assert self._loop is not None
+                    self._loop.soon(self._job.signal, FENCE)
             while not cell.over:
                 try:
                     event = cell.get(max(0.0, due - time.monotonic()))
@@ -269,39 +267,37 @@ class Ranks:
         if "gone" in cell.how.values():
             raise self._job.error from cause
 
-    def _wait(self, cell: Cell, limit: float | None, show: Show) -> Cell:
+    def _wait(self, cell: Cell, limit: float | None, show: Show, presses: Presses) -> Cell:
         due = math.inf if limit is None else time.monotonic() + limit
         used: dict[int, float] = {}
         told = math.inf  # when the user is told that ranks go on after the exception of another one
         while not cell.over:
-            interrupt: KeyboardInterrupt | None = None
-            try:
-                left = min(due, told) - time.monotonic()
-                with contextlib.suppress(queue.Empty):
-                    event = cell.get(max(0.0, left) if left < math.inf else None)
-                    if event is not None:
-                        show(event)
-                    if isinstance(event, Failure):
-                        if cell.cause is None:
-                            told = time.monotonic() + PATIENCE
-                        else:
-                            due = time.monotonic() + GRACE  # a rank has reacted
-                now = time.monotonic()
-                if now >= told:
-                    told = math.inf
-                    if cell.open:
-                        show(Unfinished(frozenset(cell.open)))
-                if now < due or not cell.open:
-                    continue
-            except KeyboardInterrupt as error:
-                interrupt = error
-            if cell.cause is not None:
+            left = min(due, told) - time.monotonic()
+            with contextlib.suppress(queue.Empty):
+                event = cell.get(max(0.0, left) if left < math.inf else None)
+                if event is not None:
+                    show(event)
+                if isinstance(event, Failure):
+                    if cell.cause is None:
+                        told = time.monotonic() + PATIENCE
+                    else:
+                        due = time.monotonic() + GRACE  # a rank has reacted
+            now, pressed = time.monotonic(), presses.taken()
+            if now >= told:
+                told = math.inf
+                if cell.open:
+                    show(Unfinished(frozenset(cell.open)))
+            if not pressed and (now < due or not cell.open):
+                continue
+            if cell.cause is not None and not pressed:
                 why = self._processes.why(cell.open, used, "run", "code that does not return to Python")
                 raise RanksError(
                     f"{ranks_text(cell.open)} did not react to an interrupt for {GRACE:g} s: {why}. "
                     "Restart the ranks to end the cell"
                 ) from cell.cause
-            cell.cause = interrupt or TimeoutError(f"{ranks_text(cell.open)} had not ended after {limit:g} s")
+            if cell.cause is None and pressed:
+                cell.cause = KeyboardInterrupt()
+            cell.cause = cell.cause or TimeoutError(f"{ranks_text(cell.open)} had not ended after {limit:g} s")
             used = self._processes.used(cell.open)
             self.interrupt()
             due, told = time.monotonic() + GRACE, math.inf
@@ -314,7 +310,7 @@ class Ranks:
         if self._loop is None:
             coroutine.close()
             raise self._job.error
-        future: concurrent.futures.Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self._loop.begin(coroutine)
         try:
             return future.result()
         except BaseException:

@@ -28,6 +28,7 @@ from traitlets.config import Config
 
 import aiompi
 from aiompi.notebook.protocol import (
+    FENCE,
     INTERRUPT,
     MARK,
     WARNING,
@@ -50,9 +51,8 @@ if TYPE_CHECKING:
     from aiompi import MPI
 
 
-#: seconds between two looks for an interrupt that was sent, and for which it may be on its way
+#: seconds between two looks whether the fence has come
 _LOOK: Final = 1e-3
-_DELAY: Final = 5.0
 #: how the files of aiompi begin, as written in Python and in Cython
 _OF_AIOMPI: Final = (os.path.join(os.path.dirname(aiompi.__file__), ""), "aiompi/core/")
 
@@ -138,11 +138,11 @@ class Worker:
     Attributes:
         computing: True while code of a cell runs, which an interrupt ends at once.
         interrupted: True if an interrupt has ended something of this command.
-        signalled: True if an interrupt has come since the last `Renew`.
+        fenced: True if all interrupts before the next `Renew` have come.
     """
 
     def __init__(self, parent: aiompi.Intercomm | MPI.Intercomm, variables: dict[str, Any]) -> None:
-        self.computing = self.interrupted = self.signalled = False
+        self.computing = self.interrupted = self.fenced = False
         self._cancel: Callable[[], object] | None = None
         self._parent: Any = parent
         self._sent: list[Any] = []
@@ -151,6 +151,7 @@ class Worker:
         config.HistoryManager.enabled = False
         self.shell: Any = _Shell.instance(config=config, user_ns=variables, tell=self.tell)
         signal.signal(INTERRUPT, self._on_interrupt)
+        signal.signal(FENCE, self._on_fence)
         warnings.showwarning = self._warn
 
     def tell(self, event: Event) -> None:
@@ -169,8 +170,10 @@ class Worker:
         text = warnings.formatwarning(message, category, place, lineno, linecache.getline(filename, lineno))
         print(f"{WARNING}{json.dumps(text)}", file=sys.stderr, flush=True)
 
+    def _on_fence(self, *_: object) -> None:
+        self.fenced = True
+
     def _on_interrupt(self, *_: object) -> None:
-        self.signalled = True
         if self.computing:
             self.interrupted = True
             raise KeyboardInterrupt
@@ -189,20 +192,23 @@ class Worker:
             cell = self.shell.run_cell_async(command.code, store_history=True, transformed_cell=transformed)
             await _Steps(cell, self)
         except KeyboardInterrupt:  # in IPython, before or after the code of the cell
+            self.computing = False  # a further interrupt changes nothing
             self.shell.showtraceback()
         finally:
             self._cancel = None
 
     def run_blocking(self, command: Run) -> None:
         """Run a cell."""
-        self.computing = True
         try:
-            self._count(command)
-            self.shell.run_cell(command.code, store_history=True)
+            try:
+                self.computing = True
+                self._count(command)
+                self.shell.run_cell(command.code, store_history=True)
+            finally:
+                self.computing = False
         except KeyboardInterrupt:  # in IPython, before or after the code of the cell
+            self.computing = False  # a further interrupt changes nothing
             self.shell.showtraceback()
-        finally:
-            self.computing = False
 
     def _count(self, command: Run) -> None:
         self.shell.execution_count = command.number or self.shell.execution_count
@@ -216,10 +222,6 @@ class Worker:
                 self.tell(Pulled(dumps(eval(command.expression, self.shell.user_ns))))
         except Exception as error:
             self.tell(Raised(type(error).__name__, str(error), traceback.format_exception_only(error)))
-
-    def patience(self, command: Renew) -> float:
-        """Return the time until which an interrupt may still come."""
-        return time.monotonic() + _DELAY if command.interrupted else 0.0
 
     def begin(self) -> None:
         """Begin a command."""
@@ -245,10 +247,9 @@ async def serve(world: aiompi.World) -> None:
         if isinstance(command, Run):
             await asyncio.wait([asyncio.ensure_future(worker.run(command))])
         elif isinstance(command, Renew):
-            until = worker.patience(command)
-            while not worker.signalled and time.monotonic() < until:
+            while command.interrupted and not worker.fenced:
                 await asyncio.sleep(_LOOK)
-            worker.signalled = False
+            worker.fenced = False
             worker.shell.user_ns["comm"] = await apart.Dup()
         elif isinstance(command, Push | Pull):
             worker.do(command)
@@ -269,10 +270,9 @@ def serve_blocking() -> None:
         if isinstance(command, Run):
             worker.run_blocking(command)
         elif isinstance(command, Renew):
-            until = worker.patience(command)
-            while not worker.signalled and time.monotonic() < until:
+            while command.interrupted and not worker.fenced:
                 time.sleep(_LOOK)
-            worker.signalled = False
+            worker.fenced = False
             worker.shell.user_ns["comm"] = apart.Dup()
         elif isinstance(command, Push | Pull):
             worker.do(command)

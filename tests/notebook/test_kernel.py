@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from nbclient.exceptions import CellExecutionError
@@ -43,6 +44,28 @@ def test_an_interrupt(notebook: kernels.Notebook) -> None:
     with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
         notebook.run("%%mpi\nif comm.rank == 1:\n    while True: pass\nawait comm.barrier()")
     assert sorted(notebook.text("%%mpi\nprint(await comm.allreduce(1))").split()) == ["3"] * 3 + ["[0]", "[1]", "[2]"]
+
+
+def test_two_quick_interrupts(notebook: kernels.Notebook, tmp_path: Path) -> None:
+    """Both are for the cell that runs; none ends the next one."""
+    kernel = int(notebook.text("import os\nos.getpid()"))
+
+    def interrupt(begun: Path, pause: float) -> None:
+        while not begun.exists():
+            time.sleep(0.01)
+        for _ in range(2):
+            os.kill(kernel, signal.SIGINT)
+            time.sleep(pause)
+
+    for pause in 0.0, 0.002, 0.02:
+        begun = tmp_path / f"begun-{pause}"
+        thread = threading.Thread(target=interrupt, args=[begun, pause], daemon=True)
+        thread.start()
+        with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
+            notebook.run(f"%%mpi\nopen({str(begun)!r}, 'w').close()\nwhile True: pass")
+        thread.join()
+        text = notebook.text("%%mpi\nimport time\ntime.sleep(0.1)\nprint(await comm.allreduce(1))")
+        assert sorted(text.split()) == ["3"] * 3 + ["[0]", "[1]", "[2]"]
 
 
 def test_exceptions(notebook: kernels.Notebook) -> None:

@@ -18,6 +18,7 @@ from aiompi.base.usage import standing
 from aiompi.errors import InvalidArgumentError
 from aiompi.notebook import Ranks, RanksError
 from aiompi.notebook.cell import Event, Failure, Result, Text
+from aiompi.notebook.protocol import FENCE, INTERRUPT
 from aiompi.notebook.ranks import ranks_for
 
 COUNT = 2
@@ -116,7 +117,7 @@ def test_a_rank_that_does_not_react(shared: Ranks, monkeypatch: pytest.MonkeyPat
     """
 
     def interrupt(_: Event) -> None:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(RanksError, match=r"rank 1 did not react to an interrupt for 0\.2 s") as raised:
         shared.run_now(textwrap.dedent(cell), [1], show=interrupt)
@@ -141,7 +142,7 @@ def test_a_rank_that_gets_no_cpu(shared: Ranks, monkeypatch: pytest.MonkeyPatch)
             while standing(process)[0] != "T":
                 time.sleep(0.01)
             monkeypatch.setattr("aiompi.notebook.processes.standing", lambda pid: (states[-1], 7.0))
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
     cell = "import os, signal\nprint('stops', flush=True)\nos.kill(os.getpid(), signal.SIGSTOP)"
     starved, busy = "rank 1 got no CPU meanwhile", "rank 1 runs code that does not return to Python"
@@ -158,24 +159,47 @@ def test_a_new_communicator_that_takes_long(shared: Ranks, monkeypatch: pytest.M
     """The cell itself has ended, and the error says so."""
     run(shared, "pass")  # takes earlier interrupts
     monkeypatch.setattr("aiompi.notebook.ranks.GRACE", 0.2)
-    monkeypatch.setattr(shared._job, "interrupt", lambda: None)  # the launcher gets no CPU for now
+    monkeypatch.setattr(shared._job, "signal", lambda _: None)  # the launcher gets no CPU for now
     shared.interrupt()
     with pytest.raises(RanksError, match=r"0\.2 s later there is no new `comm`: rank"):
         run(shared, "pass")
     monkeypatch.undo()
     assert shared._loop is not None
-    shared._loop.call_soon_threadsafe(shared._job.interrupt)
+    for signum in INTERRUPT, FENCE:
+        shared._loop.soon(shared._job.signal, signum)
     while "running a cell" in repr(shared):
         time.sleep(0.01)
     assert texts(run(shared, "print(await comm.allreduce(1))")) == ["2", "2"]
 
 
 def test_an_interrupt_that_comes_late_ends_no_later_cell(shared: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
-    job, send = shared._job, shared._job.interrupt
-    monkeypatch.setattr(job, "interrupt", lambda: asyncio.get_running_loop().call_later(0.5, send))
+    job, send = shared._job, shared._job.signal
+    monkeypatch.setattr(job, "signal", lambda signum: asyncio.get_running_loop().call_later(0.5, send, signum))
     with pytest.raises(TimeoutError):
         run(shared, "import asyncio\nawait asyncio.sleep(0.3)", limit=0.1)
     assert texts(run(shared, "await asyncio.sleep(0.7)\nprint(comm.rank)")) == ["0", "1"]
+
+
+def test_a_second_interrupt_of_a_cell_ends_no_later_cell(shared: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one ends the cell, and the second one is still on its way then."""
+    job, send = shared._job, shared._job.signal
+    signals: list[int] = []
+    failures: list[Failure] = []
+
+    def delayed(signum: int) -> None:
+        signals.append(signum)
+        asyncio.get_running_loop().call_later(0.0 if len(signals) == 1 else 0.5, send, signum)
+
+    def again(event: Event) -> None:
+        if isinstance(event, Failure) and not failures:
+            shared.interrupt()
+            failures.append(event)
+
+    monkeypatch.setattr(job, "signal", delayed)
+    with pytest.raises(TimeoutError):
+        shared.run_now("while True: pass", limit=0.1, show=again)
+    assert signals == [INTERRUPT, INTERRUPT, FENCE]
+    assert texts(run(shared, "import asyncio\nawait asyncio.sleep(0.7)\nprint(comm.rank)")) == ["0", "1"]
 
 
 def test_an_exception(shared: Ranks) -> None:
