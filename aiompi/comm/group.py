@@ -255,7 +255,7 @@ class Group(Reference[_Members]):
         Raises:
             InvalidRankError: a rank is outside 0..size-1, or occurs twice.
         """
-        return self._with(self._distinct(ranks))
+        return self._with(self._chosen(ranks))
 
     def Excl(self, ranks: Sequence[int]) -> Self:
         """Make a group of all but these ranks; the order stays (MPI_Group_excl).
@@ -269,7 +269,7 @@ class Group(Reference[_Members]):
         Raises:
             InvalidRankError: a rank is outside 0..size-1, or occurs twice.
         """
-        excluded = set(self._distinct(ranks))
+        excluded = set(self._chosen(ranks))
         return self._with(member for member in self.members if member not in excluded)
 
     def Range_incl(self, ranks: Sequence[tuple[int, int, int]]) -> Self:
@@ -303,15 +303,10 @@ class Group(Reference[_Members]):
         """Return a group of the same session with other members."""
         return self.of(members, self.own, self.session)
 
-    def _distinct(self, ranks: Sequence[int]) -> list[int]:
+    def _chosen(self, ranks: Sequence[int]) -> list[int]:
         """Return the processes of distinct ranks."""
         self.members  # noqa: B018
-        ranks = integers(ranks, "ranks")
-        chosen = dict.fromkeys(ranks)
-        if len(chosen) != len(ranks):
-            twice = next(rank for position, rank in enumerate(ranks) if rank in ranks[:position])
-            raise InvalidRankError(f"rank {twice} occurs twice: the members of a group are distinct")
-        return [self._member(rank) for rank in chosen]
+        return [self._member(rank) for rank in _distinct(integers(ranks, "ranks"))]
 
     def Free(self) -> None:
         """Make the handle null (MPI_Group_free, section 5.3.3). Communicators and groups made from it are unaffected.
@@ -350,6 +345,18 @@ def _valid(group: object, name: str) -> tuple[int, ...]:
 def _origin(first: Group, second: Group) -> tuple[int, SessionState | None]:
     """Return `own` and `session` of two groups. A group made from GROUP_EMPTY has neither; then the other's count."""
     return max(first.own, second.own), first.session or second.session
+
+
+def _distinct(ranks: Sequence[int]) -> Sequence[int]:
+    """Return the ranks.
+
+    Raises:
+        InvalidRankError: one occurs twice.
+    """
+    if len(set(ranks)) != len(ranks):
+        twice = next(rank for position, rank in enumerate(ranks) if rank in ranks[:position])
+        raise InvalidRankError(f"rank {twice} occurs twice: the members of a group are distinct")
+    return ranks
 
 
 def _expanded(ranges: Sequence[tuple[int, int, int]]) -> list[int]:

@@ -165,8 +165,7 @@ class BlockingDriver(DriverBase):
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
         """Block until `satisfied` returns True. Only the completion of one of `requests` can change its result."""
         for request in requests:
-            recorder = request._engine.recorder
-            if recorder is None:
+            if (recorder := request._engine.recorder) is None:
                 break
             recorder.waits(request)
         with nullcontext() if self._observer is None else self._observer(requests):
@@ -277,9 +276,8 @@ class BlockingDriver(DriverBase):
 
     def _stuck(self) -> bool:
         """Return True if no event can end the wait."""
-        if self._deadlocked is not None and self._deadlocked():
-            return True
-        return not (self._descriptors.readers or self._descriptors.writers or self._due.timers)
+        watched = self._descriptors.readers or self._descriptors.writers or self._due.timers
+        return not watched or (self._deadlocked is not None and self._deadlocked())
 
     def waiter(self, request: Request[Any]) -> Waiter:
         raise BlockingCallError("a rank of the blocking face has no event loop to await in: use Wait or wait")

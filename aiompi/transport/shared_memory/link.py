@@ -5,12 +5,11 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Final
 
-from aiompi.core._native import PeerProcess, Ring, RingPoller
+from aiompi.core._native import Ring, RingPoller
 from aiompi.core.pure.recorder import BELL, shown
 from aiompi.engine import Driver, Peer
 from aiompi.engine.blame import cause_of
 from aiompi.engine.seams import BufferOwner
-from aiompi.net import interfaces
 from aiompi.transport.dial import EXHAUSTED, describe
 from aiompi.transport.shared_memory.backlog import Backlog
 from aiompi.transport.shared_memory.sharing import Segment, Sharing
@@ -54,15 +53,11 @@ class RingLink(RingPoller):
         self._lingering = False
         self._seen = 0  # read position at the last call of `stale`
         self._rang_itself = False
-        self._closed = False
+        self.closed = False
 
     @property
     def idle(self) -> bool:
         return not self._queue
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
 
     def open(self, sock: socket.socket) -> None:
         """Use a socket whose peer has proven the key. The rank that has dialled makes the segment."""
@@ -107,18 +102,8 @@ class RingLink(RingPoller):
         self._segment = segment
         self._ring = ring = segment.ring
         ring.queued = bool(self._queue)
-        settings = self._transport.engine.settings
-        if settings.single_copy:
-            ring.exposed_from = settings.shm_eager_limit
         if self.peer.link is self:
             self.peer.ring = ring
-        # A peer that is stopped in the midst of a copy would write into the memory after the program has it back. So no
-        # peer is invited in an event loop, where a cancelled receive or a time limit gives the memory back at once.
-        invites = not (self._transport.site.may_return or self._driver.background)
-        process, _ = interfaces.credentials(self._socket)
-        ring.process = PeerProcess(process, invites)
-        if ring.process.reachable:
-            ring.copies()
         self.sharing = Sharing(self, self._transport, self._socket, ring)
         self._driver.add_reader(self._socket.fileno(), self._spoken)
         self._driver.add_doorbell(segment.doorbell, self._hand_out, self._turn)
@@ -139,7 +124,7 @@ class RingLink(RingPoller):
     def send(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> bool:
         if self.dispatch(header, payload):
             return True
-        if self._closed:
+        if self.closed:
             if owner is not None:
                 self.peer.buffer_unsent(owner)
             return False
@@ -154,14 +139,12 @@ class RingLink(RingPoller):
             ring.queued = True
             if first:
                 self._flush(BEGUN)
-        return not (frame.done or self._closed) and queue.keeps(frame)
+        return not (frame.done or self.closed) and queue.keeps(frame)
 
     def grant(self, nbytes: int) -> bool:
-        ring = self._ring
-        if ring is None:
-            return False
-        ring.grant(nbytes)
-        return True
+        if self._ring is not None:
+            self._ring.grant(nbytes)
+        return self._ring is not None
 
     def granted(self) -> int:
         ring = self._ring
@@ -215,7 +198,7 @@ class RingLink(RingPoller):
         except Exception as error:
             self.lost(cause_of(error))
             return True
-        return self._closed or (found and not self._queue and not ring.pending)
+        return self.closed or (found and not self._queue and not ring.pending)
 
     def _record_bell(self, recorder: Recorder) -> None:
         """Record that the peer has woken this rank, unless this rank has rung itself."""
@@ -232,7 +215,7 @@ class RingLink(RingPoller):
             if self._queue:
                 self._flush(WRITTEN)
             self._rounds.poll()
-            quiet = self._closed or self._lingering or (left > 0 and ring.watch())
+            quiet = self.closed or self._lingering or (left > 0 and ring.watch())
         except BaseException as error:
             self._again()
             self.lost(cause_of(error))
@@ -283,20 +266,11 @@ class RingLink(RingPoller):
         try:
             if self.sharing is not None and self.sharing.receive():
                 return
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            if error.errno in EXHAUSTED:
-                return  # the peer works without these slots
-            # Any other error is a reset, which ends the connection, too.
-        except Exception as error:
-            self.lost(cause_of(error))
-            return
-        ring = self._ring
-        if ring is None:
-            return  # a call by a signal handler has found the end first
-        try:  # to read what the peer has written before
-            if ring.read(self.peer, BUDGET) > 0 and not self._closed:
+            ring = self._ring
+            if ring is None:
+                return  # a call by a signal handler has found the end first
+            # Read what the peer has written before.
+            if ring.read(self.peer, BUDGET) > 0 and not self.closed:
                 self._end()
         except Exception as error:
             self.lost(cause_of(error))
@@ -314,7 +288,7 @@ class RingLink(RingPoller):
             self.lost("its connection closed")
 
     def lost(self, cause: str) -> None:
-        if self._closed:
+        if self.closed:
             return
         self._rounds.poll()
         self.close()
@@ -334,7 +308,7 @@ class RingLink(RingPoller):
         self.close()
 
     def close(self) -> None:
-        self._closed = True
+        self.closed = True
         if self.peer.ring is self._ring:
             self.peer.ring = None
         owners = self._queue.drop()

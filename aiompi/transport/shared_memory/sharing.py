@@ -8,10 +8,12 @@ import stat
 import struct
 from typing import TYPE_CHECKING, Final
 
-from aiompi.core._native import PREFIX, Ring
+from aiompi.core._native import PREFIX, PeerProcess, Ring
 from aiompi.engine.blame import cause_of
 from aiompi.errors import RemoteProtocolError
+from aiompi.net import interfaces
 from aiompi.settings import MAX_RING, MIN_RING
+from aiompi.transport.dial import EXHAUSTED
 from aiompi.transport.shared_memory.descriptors import closing, receive_descriptors
 from aiompi.transport.shared_memory.slots import SlotArea, receive_slots
 from aiompi.wire import memory
@@ -118,6 +120,16 @@ class Sharing:
         self._ring = ring
         self._given = False  # whether the peer has been given the slots of this rank
         self._received = False
+        settings = transport.engine.settings
+        if settings.single_copy:
+            ring.exposed_from = settings.shm_eager_limit
+        # A peer that is stopped in the midst of a copy would write into the memory after the program has it back. So no
+        # peer is invited in an event loop, where a cancelled receive or a time limit gives the memory back at once.
+        invites = not (transport.site.may_return or transport.engine.driver.background)
+        process, _ = interfaces.credentials(sock)
+        ring.process = PeerProcess(process, invites)
+        if ring.process.reachable:
+            ring.copies()
 
     def show(self, area: SlotArea) -> bool:
         """Let the peer read the slots of this rank; return False if this fails."""
@@ -125,8 +137,18 @@ class Sharing:
         return self._given
 
     def receive(self) -> bool:
-        """Receive the slots of the peer (see `receive_slots`); return False if the peer has closed."""
-        slots = receive_slots(self._socket)
+        """Receive the slots of the peer, if they are there (see `receive_slots`); return False if the peer has closed.
+
+        Raises:
+            RemoteProtocolError: the received data is not slots, or it has come before.
+        """
+        try:
+            slots = receive_slots(self._socket)
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError as error:
+            # The peer works without these slots if there is no room. Any other error is a reset.
+            return error.errno in EXHAUSTED
         if slots is None:
             return False
         if self._received:
