@@ -229,7 +229,7 @@ def Free_mem(mem: buffer) -> None:
     Raises:
         TypeError: `mem` is not an `MPI.buffer`.
     """
-    from aiompi.datatype.buffer.memory import buffer
+    from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
 
     if not isinstance(mem, buffer):
         raise TypeError(f"mem is of type {type(mem).__name__}: expected the MPI.buffer that Alloc_mem returned")
@@ -269,7 +269,7 @@ if not _typing.TYPE_CHECKING:  # type checkers would accept any name
         """Return `buffer` or `memory`, a class that needs NumPy, which programs without arrays do not import."""
         if name not in ("buffer", "memory"):
             raise AttributeError(f"module 'aiompi.MPI' has no attribute {name!r}")
-        from aiompi.datatype.buffer.memory import buffer
+        from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
 
         globals().update(buffer=buffer, memory=buffer)
         return buffer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
 import subprocess
 import sys
@@ -224,6 +225,33 @@ def test_functions_are_short() -> None:
                 assert lines <= LONGEST_FUNCTION, f"{path}: {node.name}"
 
 
+def test_imports_inside_functions_say_why() -> None:
+    silent = [f"{path}:{line}" for path in (*files(PACKAGE), *files(LAUNCHER)) for line in late_imports(path)]
+    assert silent == [], "a comment beside the import or above it has the reason"
+
+
+def late_imports(path: Path) -> Iterator[int]:
+    """Yield the first lines of imports inside functions that have no comment, neither beside them nor above them."""
+    lines = ["", *path.read_text(encoding="utf8").splitlines()]
+    for function in nodes_of(path):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for block in blocks_of(function):
+                for late, group in itertools.groupby(block, lambda node: isinstance(node, ast.Import | ast.ImportFrom)):
+                    first, *others = group
+                    text = lines[first.lineno - 1 : ([first, *others][-1].end_lineno or first.lineno) + 1]
+                    if late and not any("#" in re.sub("# noqa: [A-Z0-9]+", "", line) for line in text):
+                        yield first.lineno
+
+
+def blocks_of(function: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield the sequences of statements in a function."""
+    for node in ast.walk(function):
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if isinstance(block, list):
+                yield block
+
+
 def test_launchers_part_of_the_package_is_light() -> None:
     """The launcher and every rank import these modules at their start."""
     script = (
@@ -277,6 +305,18 @@ def test_a_circle_is_noticed(tmp_path: Path) -> None:
     }.items():
         (root / f"{name}.py").write_text(text)
     assert circles(root) == {("house.unit.a", "house.unit.b", "house.unit.c")}
+
+
+def test_an_import_without_a_reason_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(
+        "import a\n"
+        "def function():\n"
+        "    import b\n"
+        "    if b:\n        import c  # slow\n        import d\n"
+        "    # Slow, too.\n    import e\n"
+        "    return lambda: 0\n"
+    )
+    assert list(late_imports(tmp_path / "module.py")) == [3]
 
 
 def test_units() -> None:

@@ -14,7 +14,7 @@ else:
         """Replaces the module; caches its used names as attributes."""
 
         def __getattr__(self, name: str) -> Any:
-            import numpy
+            import numpy  # here, and nowhere else: this module is what delays it
 
             value = self.__dict__[name] = getattr(numpy, name)
             return value

@@ -34,7 +34,7 @@ def _choose() -> tuple[str, str]:
 def _missing() -> str:
     """Return why there is no native core; empty if there is one."""
     try:
-        import aiompi.core._native  # noqa: F401
+        import aiompi.core._native  # noqa: F401  # may be missing
     except ModuleNotFoundError:
         try:
             with open(os.path.join(_PLACE, "why_pure.txt"), encoding="utf8") as file:

@@ -50,7 +50,7 @@ def allocate(nbytes: int) -> memoryview:
         return memoryview(bytearray(nbytes) if nbytes < LARGE else _fresh(nbytes))
     if not LARGE <= nbytes <= LARGEST:
         return np.empty(nbytes, np.uint8).data
-    from aiompi.core.watched import Watched
+    from aiompi.core.watched import Watched  # imports NumPy
 
     size = -(-nbytes // GRAIN) * GRAIN
     block = _again(size) or _fresh(size)

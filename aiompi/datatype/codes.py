@@ -134,7 +134,7 @@ def _struct(dtype: np.dtype[Any]) -> Datatype:
     )
     if struct.Get_extent() != (0, dtype.itemsize):
         struct = struct.Create_resized(0, dtype.itemsize)
-    from numpy.lib.format import drop_metadata
+    from numpy.lib.format import drop_metadata  # needs NumPy, and programs without arrays do not
 
     struct.dtype = drop_metadata(dtype)  # metadata describes memory, and differs between equal types
     return struct

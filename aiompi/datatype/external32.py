@@ -107,7 +107,7 @@ def _narrow(values: Array) -> Array:
 
 
 def _long_double(parts: Parts) -> Element:
-    from aiompi.datatype import binary128
+    from aiompi.datatype import binary128  # needs NumPy, and programs without arrays do not
 
     native = binary128.NATIVE
     if native is None:

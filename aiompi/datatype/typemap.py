@@ -206,7 +206,7 @@ class TypeMap:
 
         They are empty if elements must be converted to external32 one by one. Then they cannot be used.
         """
-        from aiompi.datatype import external32
+        from aiompi.datatype import external32  # needs NumPy, and programs without arrays do not
 
         layout = self.layout if form == "items" else self.external
         words = None if form == "items" else external32.words(layout)
@@ -253,7 +253,7 @@ def recalled(combiner: int, types: Iterable[TypeMap], *arguments: object) -> Typ
 
 
 def _external_element(typemap: TypeMap) -> Layout:
-    from aiompi.datatype import external32
+    from aiompi.datatype import external32  # needs NumPy, and programs without arrays do not
 
     assert typemap.constant is not None
     return Layout.element(typemap.constant, typemap.size, external32.element_of(typemap.constant).nbytes)

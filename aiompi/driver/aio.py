@@ -311,7 +311,7 @@ async def in_thread(function: Callable[[], T]) -> T:
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
-        import uvloop
+        import uvloop  # an optional dependency
     except ImportError:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop

@@ -343,7 +343,7 @@ def allocate(size: int) -> buffer:
     """
     if integer(size, "size") < 0:
         raise ValueError(f"size is {size}: expected 0 or more")
-    from aiompi.datatype.buffer.memory import buffer
+    from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
 
     return buffer.allocate(integer(size, "size"))
 

@@ -28,7 +28,7 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
         if importlib.util.find_spec("rich") is None:
             warnings.warn("a progress bar needs rich, which comes with the extra trace of aiompi", stacklevel=3)
             return
-        from rich import progress
+        from rich import progress  # an optional dependency
         from rich.console import Console
 
         columns = (

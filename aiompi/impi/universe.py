@@ -44,7 +44,7 @@ def host_address(identifier: bytes) -> str:
     Args:
         identifier: 16 bytes, as in the label H_IPV6.
     """
-    import ipaddress
+    import ipaddress  # slow to import, and only jobs of several IMPI clients need it
 
     if identifier[:12] in {_MAPPED, _COMPATIBLE} and identifier not in _IPV6_SPECIAL:
         return str(ipaddress.IPv4Address(identifier[12:]))

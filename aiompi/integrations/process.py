@@ -42,7 +42,7 @@ def main(descriptor: int) -> None:
 
 
 def _call(connection: Connection[Any, Any], call: bytes) -> Any:
-    from aiompi import MPI
+    from aiompi import MPI  # makes this process a rank, after its settings are set
     from aiompi.face.blocking.process import process
 
     def ended(code: int) -> NoReturn:

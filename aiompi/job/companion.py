@@ -68,7 +68,7 @@ class Companion:
             os.close(pipe)
 
     def _begin(self, seconds: float) -> None:
-        import threading
+        import threading  # the companion itself has no threads
 
         pipe, self._pipe = os.pipe()
         connection = os.dup(self._connection.fileno())
@@ -88,7 +88,7 @@ class Companion:
 
         It is not a child, because this process may wait for any child.
         """
-        import fcntl
+        import fcntl  # delays the start of the companion, which rarely needs it
 
         interpreter, rank = sys.executable or "", _process()
         if "python" not in os.path.basename(interpreter) or (rank < 0 and not seconds):
@@ -168,7 +168,7 @@ def _accompany(pid: int, rank: int, seconds: float, *, ends: bool) -> None:
 
 def _report() -> bool:
     """Report that the rank is stopped; return False if the buffer of the connection is full."""
-    import socket
+    import socket  # delays the start of the companion, which rarely needs it
 
     with socket.socket(fileno=os.dup(_CONNECTION)) as connection:
         try:
@@ -185,7 +185,7 @@ def _load_stops(seconds: float) -> tuple[Stops, float]:
 
     The package is not imported for this: that would take long.
     """
-    import importlib.util
+    import importlib.util  # delays the start of the companion, which rarely needs it
 
     spec = importlib.util.spec_from_file_location("liveness", _LIVENESS)
     assert spec is not None

@@ -91,7 +91,7 @@ def _is_imported(module: str) -> bool:
 
 async def import_in_thread(module: str) -> None:
     """Import a module in a thread that ends after the import, so that the event loop goes on meanwhile."""
-    import asyncio
+    import asyncio  # the blocking face starts without them
     from concurrent.futures import ThreadPoolExecutor
 
     thread = ThreadPoolExecutor(1)

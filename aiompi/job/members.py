@@ -487,7 +487,7 @@ async def serve(
         OSError: the port is taken or not permitted, or the address does not belong to this machine.
     """
     refuse_while_loading("serves a job")
-    from aiompi_launcher.job.open_job import OpenJob
+    from aiompi_launcher.job.open_job import OpenJob  # the launcher, which only a process that serves needs
     from aiompi_launcher.net.listen import address_of, listen_for
     from aiompi_launcher.spec import ServeSpec
 

@@ -76,7 +76,7 @@ class Greeter:
                     return False
         except OSError as error:
             if self._secure is not None:
-                from aiompi.net import tls
+                from aiompi.net import tls  # imports ssl, which is slow; TLS is in use here
 
                 raise RemoteProtocolError(tls.explain(error)) from None
             if isinstance(error, ConnectionError):

@@ -237,7 +237,7 @@ class Worker:
 
 async def serve(world: aiompi.World) -> None:
     """Carry out the commands of the notebook, as a rank of the asyncio face."""
-    import asyncio
+    import asyncio  # the blocking face starts without it
 
     parent = world.Get_parent()
     apart = await world.Dup()  # cells cannot leave anything in it
@@ -260,7 +260,7 @@ async def serve(world: aiompi.World) -> None:
 
 def serve_blocking() -> None:
     """Carry out the commands of the notebook, as a rank of the blocking face."""
-    from aiompi import MPI
+    from aiompi import MPI  # makes this process a rank
 
     parent = MPI.Comm.Get_parent()
     apart = MPI.COMM_WORLD.Dup()  # cells cannot leave anything in it

@@ -155,7 +155,7 @@ def _decode_numpy(code: int) -> DecodeFunction:
     """Return the initial decoder of an extension type, which imports NumPy when it is first called."""
 
     def decode(decoder: Decoder, *items: Any) -> Any:
-        from aiompi.objects import arrays
+        from aiompi.objects import arrays  # needs NumPy, and programs without arrays do not
 
         _EXTENSIONS.update(arrays.DECODERS)
         return _EXTENSIONS[code](decoder, *items)

@@ -152,7 +152,7 @@ def _encode_other(encoder: Encoder, obj: Any) -> Any:
         return encoder.node(type_tags.DATACLASS, [reference, *encoder.encode_all(values)])
     # An array cannot exist unless NumPy was imported.
     if kind.__module__ == "numpy" and "numpy" in sys.modules:
-        from aiompi.objects import arrays
+        from aiompi.objects import arrays  # imports NumPy, which is loaded
 
         _ENCODERS.update(arrays.ENCODERS)
         EXTENSIONS.update(arrays.ENCODERS)

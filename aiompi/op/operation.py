@@ -235,7 +235,7 @@ def vector_kernel(function: Callable[..., Any]) -> Kernel:
     """Return a kernel that calls a user function of `Op.Create` for numpy vectors."""
 
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
-        from aiompi.datatype.buffer.memory import buffer
+        from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
 
         if inoutvec.size:
             for invec in invecs:

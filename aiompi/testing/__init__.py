@@ -71,7 +71,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         if "AIOMPI_CONTROL" in os.environ and "AIOMPI_RANK" in os.environ:
             place.ranks_of_job = _leave_job()
         if early_config.known_args_namespace.mpi4py:
-            from aiompi import compat
+            from aiompi import compat  # pytest loads this module also in projects without MPI
 
             compat.install()
     return (yield)
@@ -80,7 +80,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 def pytest_configure(config: pytest.Config) -> None:
     """Register the hooks and the fixtures."""
     if not _other(config.pluginmanager):
-        from aiompi.testing import fixtures, plugin
+        from aiompi.testing import fixtures, plugin  # pytest loads this module also in projects without MPI
 
         config.pluginmanager.register(plugin.MPITests(config), "aiompi-tests")
         config.pluginmanager.register(fixtures, "aiompi-fixtures")

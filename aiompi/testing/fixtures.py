@@ -97,7 +97,7 @@ def world() -> World:
 @pytest.fixture(scope="session")
 def comm() -> Intracomm:
     """COMM_WORLD of the process that runs the test: for blocking tests. A test without a mark has one rank."""
-    from aiompi import MPI
+    from aiompi import MPI  # makes this process a rank
 
     return MPI.COMM_WORLD
 
@@ -157,7 +157,7 @@ def _shared(text: str) -> str:
     """Return the text of rank 0."""
     if _size() == 1:
         return text
-    from aiompi import MPI
+    from aiompi import MPI  # makes this process a rank
 
     shared: str = MPI.COMM_WORLD.bcast(text, root=0)
     return shared

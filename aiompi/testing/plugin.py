@@ -136,7 +136,7 @@ class MPITests:
     # Tests whose ranks are tasks.
 
     def _run_as_tasks(self, item: pytest.Function, size: int) -> None:
-        from aiompi.testing.tasks import TaskTest
+        from aiompi.testing.tasks import TaskTest  # delays the start of pytest, and tests without ranks do not need it
 
         test = item.stash[_TASKS] = TaskTest(item, size, self._seconds(item))
         item.runtest = test  # type: ignore[method-assign]
@@ -195,6 +195,7 @@ class MPITests:
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """With `--mpi-parallel`, begin all tests as soon as there is room. Reports come in the order of the tests."""
         if self._options.mpi_parallel and not self._options.collectonly and not hasattr(self._config, "workerinput"):
+            # Delays the start of pytest, and tests without ranks do not need it.
             from concurrent.futures import ThreadPoolExecutor
 
             self._started()
@@ -219,7 +220,7 @@ class MPITests:
         return True
 
     def _reports(self, item: pytest.Function) -> list[pytest.TestReport]:
-        from aiompi.testing import reports
+        from aiompi.testing import reports  # delays the start of pytest, and tests without ranks do not need it
 
         skipped = evaluate_skip_marks(item)
         if skipped is not None:
@@ -238,7 +239,7 @@ class MPITests:
         return reports.of_test(item, of_ranks, size, result)
 
     def _result(self, item: pytest.Item) -> Result:
-        from aiompi.testing.jobs import Kind
+        from aiompi.testing.jobs import Kind  # delays the start of pytest, and tests without ranks do not need it
         from aiompi.testing.orders import Order
 
         kind = Kind(item.stash[_PROCESSES], marks.limits_of(item).threads, self._options.mpi_hosts)
@@ -251,7 +252,7 @@ class MPITests:
 
     def _started(self) -> Jobs:
         if self._jobs is None:
-            from aiompi.testing.jobs import Jobs
+            from aiompi.testing.jobs import Jobs  # delays the start of pytest, and tests without ranks do not need it
             from aiompi.testing.orders import Setting
 
             given = self._config.invocation_params

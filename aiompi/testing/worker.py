@@ -147,7 +147,7 @@ def _is_clean() -> bool:
     """Return True if no message on COMM_WORLD waits for a receive."""
     if not blocking.process.initialized or blocking.process.finalized:
         return not blocking.process.finalized
-    from aiompi import MPI
+    from aiompi import MPI  # this process is a rank already
 
     try:
         return not MPI.COMM_WORLD.Iprobe()

@@ -30,7 +30,7 @@ def html(trace: Trace, title: str) -> str:
     Raises:
         ModuleNotFoundError: `jinja2` or `matplotlib` is not installed.
     """
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # an optional dependency
 
     found = analysis.waitings(trace)
     sections = report.sections(trace, found, _ROWS)

@@ -33,7 +33,7 @@ _DPI: Final = 150
 
 def svg(figure: Any) -> str:
     """Return a picture as SVG, the same for the same trace."""
-    from matplotlib import rc_context
+    from matplotlib import rc_context  # an optional dependency
 
     file = io.StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "aiompi", "font.family": "sans-serif"}):
@@ -43,7 +43,7 @@ def svg(figure: Any) -> str:
 
 def timeline(trace: Trace, found: list[Waiting]) -> Any:
     """Draw when each rank computed and waited, with the critical path; a column that has both is mixed in colour."""
-    from matplotlib.colors import to_rgb
+    from matplotlib.colors import to_rgb  # an optional dependency
     from matplotlib.lines import Line2D
 
     edges = np.linspace(*_span(trace), _COLUMNS + 1)
@@ -94,7 +94,7 @@ def by_rank(trace: Trace, found: list[Waiting]) -> Any:
 
 def matrix(trace: Trace, found: list[Waiting]) -> Any:
     """Draw the bytes that ranks sent to each other, on a logarithmic scale."""
-    from matplotlib.colors import LogNorm
+    from matplotlib.colors import LogNorm  # an optional dependency
 
     rows = {rank: row for row, rank in enumerate(trace.ranks)}
     grid = np.full((len(rows), len(rows)), np.nan)
@@ -131,7 +131,7 @@ def sizes(trace: Trace, found: list[Waiting]) -> Any:
 
 
 def _new(rows: int, width: float = _WIDTH) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # an optional dependency
 
     figure = Figure(figsize=(width, min(_HEIGHT, 1.3 + _ROW * rows)), layout="constrained")
     axes = figure.add_subplot()
@@ -140,7 +140,7 @@ def _new(rows: int, width: float = _WIDTH) -> tuple[Any, Any]:
 
 
 def _legend(figure: Any, states: Sequence[str], more: Sequence[Any] = ()) -> None:
-    from matplotlib.patches import Patch
+    from matplotlib.patches import Patch  # an optional dependency
 
     handles = [*(Patch(color=COLOURS[state], label=state) for state in states), *more]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)), frameon=False)

@@ -45,7 +45,7 @@ def show(directory: str | os.PathLike[str]) -> None:
         InvalidArgumentError: there is no trace.
         ModuleNotFoundError: `rich` is not installed.
     """
-    from rich.console import Console
+    from rich.console import Console  # an optional dependency
     from rich.live import Live
 
     top, console = Top(directory), Console()

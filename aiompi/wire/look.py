@@ -82,7 +82,7 @@ def table(looks: Sequence[Look]) -> Any:
     Raises:
         ModuleNotFoundError: `rich` is not installed.
     """
-    from rich.table import Table
+    from rich.table import Table  # an optional dependency
     from rich.text import Text
 
     made = Table(box=None, header_style="bold", pad_edge=False)

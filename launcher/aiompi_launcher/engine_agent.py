@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import socket
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiompi.settings import load as load_settings
 from aiompi.wire import liveness
@@ -23,16 +23,27 @@ from aiompi_launcher.net.control import ControlServer
 _NAME: Final = "aiompi"
 
 
+class _Spec(NamedTuple):
+    """The job, as `start_agent` of `aiompi.job.bootstrap.meeting` describes it."""
+
+    size: int
+    listener: int
+    credential_listener: int | None
+    credential: str
+    key: str
+    on_failure: str
+    start_timeout: float
+    heartbeat: float | None
+
+
 def main() -> int:
     """Run the job to its end; return the exit status, which no process reads."""
-    spec = json.loads(_line())
+    spec = _Spec(**json.loads(_line()))
     for descriptor in map(int, os.listdir("/proc/self/fd")):
-        if descriptor > 2 and descriptor not in (spec["listener"], spec["credential_listener"]):
+        if descriptor > 2 and descriptor not in (spec.listener, spec.credential_listener):
             with contextlib.suppress(OSError):
-                os.close(
-                    descriptor
-                )  # such as the socket of the process manager, which waits until the socket is closed
-    return asyncio.run(_serve(**spec))
+                os.close(descriptor)  # such as the socket of the process manager, which waits until it is closed
+    return asyncio.run(_serve(spec))
 
 
 def _line() -> bytes:
@@ -42,21 +53,12 @@ def _line() -> bytes:
     return line
 
 
-async def _serve(
-    size: int,
-    listener: int,
-    credential_listener: int | None,
-    credential: str,
-    key: str,
-    on_failure: str,
-    start_timeout: float,
-    heartbeat: float | None,
-) -> int:
-    settings, seconds = load_settings(), liveness.interval(heartbeat)
-    job = Job(size, directory="", spawned=False, survives=on_failure == "continue", heartbeat=seconds)
+async def _serve(spec: _Spec) -> int:
+    settings, seconds = load_settings(), liveness.interval(spec.heartbeat)
+    job = Job(spec.size, directory="", spawned=False, survives=spec.on_failure == "continue", heartbeat=seconds)
     # Ctrl-Z and debuggers stop all ranks of some engines, so a stopped rank is expelled only on demand.
-    supervisor = Supervisor(job, _NAME, expel_stopped=heartbeat is not None)
-    job.namespace = "" if heartbeat is None else liveness.namespace()
+    supervisor = Supervisor(job, _NAME, expel_stopped=spec.heartbeat is not None)
+    job.namespace = "" if spec.heartbeat is None else liveness.namespace()
     loop = asyncio.get_running_loop()
 
     def rank_0_ended() -> None:
@@ -65,30 +67,27 @@ async def _serve(
             supervisor.fail("rank 0 ended before it had joined the job")
 
     loop.add_reader(0, rank_0_ended)
-    supervisor.limit_start(start_timeout)
-    if credential_listener is not None:
-        _hand_out(credential, socket.socket(fileno=credential_listener))
-    await supervisor.meet(ServerInMemory(size))
-    sock = socket.socket(fileno=listener)
+    supervisor.limit_start(spec.start_timeout)
+    if spec.credential_listener is not None:
+        _hand_out(spec.credential, socket.socket(fileno=spec.credential_listener))
+    await supervisor.meet(ServerInMemory(spec.size))
     server = ControlServer(
         supervisor.connections,
-        bytes.fromhex(key),
-        sock,
+        bytes.fromhex(spec.key),
+        socket.socket(fileno=spec.listener),
         hello_timeout=settings.connect_timeout,
         heartbeat=seconds,
         settings=settings,
     )
-    try:
+    with contextlib.closing(server):
         return await supervisor.finish()
-    finally:
-        server.close()
 
 
 def _hand_out(text: str, listener: socket.socket) -> None:
     """Send a new credential of munge with this text to each connection: a host can read a credential only once."""
-    from aiompi.job.bootstrap import munge
+    from aiompi.job.bootstrap import munge  # for Slurm only
 
-    listener.setblocking(False)
+    listener.settimeout(0)
 
     def give() -> None:
         with contextlib.suppress(OSError):

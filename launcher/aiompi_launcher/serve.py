@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -16,11 +17,12 @@ from aiompi.wire.variables import ENV_KEY, ENV_KEY_FILE
 from aiompi_launcher.job.rendezvous import ServerInMemory
 from aiompi_launcher.job.supervisor import END_SIGNALS, Supervisor
 from aiompi_launcher.job.table import Job
+from aiompi_launcher.net.control import ControlServer
 from aiompi_launcher.net.listen import address_of, announce, host_of_all, listen_for
 from aiompi_launcher.spec import EXIT_SIGNAL, EXIT_TIMEOUT, ServeSpec
 from aiompi_launcher.start.directory import RunDirectory
 from aiompi_launcher.start.watchdog import job_directory
-from aiompi_launcher.supervise import host, seen
+from aiompi_launcher.supervise import seen
 
 if TYPE_CHECKING:
     from aiompi_launcher.job.open_job import OpenJob
@@ -76,7 +78,7 @@ class _Place(NamedTuple):
 
 async def _serve_members(spec: ServeSpec, name: str, key: bytes, place: _Place) -> int:
     """Serve an open job until a signal or a time limit ends it."""
-    from aiompi_launcher.job.open_job import OpenJob
+    from aiompi_launcher.job.open_job import OpenJob  # for open jobs only
     from aiompi_launcher.output.outputs import Outputs
     from aiompi_launcher.top.live import Live
 
@@ -88,7 +90,7 @@ async def _serve_members(spec: ServeSpec, name: str, key: bytes, place: _Place) 
     _watch_end(end, spec, job)
 
     def members() -> Subject:
-        from aiompi_launcher.top.watch import OpenRanks
+        from aiompi_launcher.top.watch import OpenRanks  # for a job that is looked at only
 
         return OpenRanks(job)
 
@@ -140,9 +142,16 @@ async def _serve(spec: ServeSpec, name: str, key: bytes, place: _Place) -> int:
     supervisor.limit_start(spec.start_timeout)
     async with seen(job, supervisor, directory, _served(spec, listener), top=spec.top):
         if await supervisor.meet(ServerInMemory(spec.size, host_of_all(listener))):
-            return await host(
-                supervisor, key, listener, settings.connect_timeout, heartbeat=job.heartbeat, settings=settings
+            server = ControlServer(
+                supervisor.connections,
+                key,
+                listener,
+                hello_timeout=settings.connect_timeout,
+                heartbeat=job.heartbeat,
+                settings=settings,
             )
+            with contextlib.closing(server):
+                return await supervisor.finish()
         return await supervisor.finish()
 
 

@@ -1,4 +1,4 @@
-"""Supervises a job to its end: `Supervision` if the launcher starts all processes, `host` also for other processes.
+"""Supervises a job whose processes the launcher starts to its end.
 
 The launcher listens, and starts ranks while it accepts connections of ranks that already run. The ranks wait for the
 launcher as long as it lives. With an IMPI server elsewhere, the ranks start once all clients of the job have joined.
@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Generator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, closing
 from typing import TYPE_CHECKING, Final
 
 from aiompi.errors import InvalidArgumentError
 from aiompi.net import interfaces
-from aiompi.settings import Settings
 from aiompi.settings import load as load_settings
 from aiompi.wire import hello, liveness
 from aiompi.wire.variables import LIFELINE_ONLY
@@ -25,7 +24,7 @@ from aiompi_launcher.job.table import Job
 from aiompi_launcher.net.control import ControlServer
 from aiompi_launcher.spec import HostsSpec, RunSpec
 from aiompi_launcher.start.directory import RunDirectory
-from aiompi_launcher.start.ranks import RankProcess, Starting
+from aiompi_launcher.start.ranks import Starting
 from aiompi_launcher.start.watchdog import CONTROL, Watchdog
 from aiompi_launcher.top.live import Live
 
@@ -60,7 +59,7 @@ class Supervision:
         if spec.server is not None:
             if "continue" in (spec.on_failure, settings.on_failure):
                 raise InvalidArgumentError("a job with other IMPI clients cannot survive failures (--on-failure)")
-            from aiompi.impi.auth import Credentials
+            from aiompi.impi.auth import Credentials  # for jobs of several IMPI clients only
 
             self._credentials = Credentials.from_environ(os.environ, settings.tls)
         self._spec = spec
@@ -82,7 +81,7 @@ class Supervision:
 
     def run_on(self, hosts: HostsSpec) -> int:
         """Run the job on several machines; return the exit code for the launcher."""
-        from aiompi_launcher.hosts.plans import archive, plan_of
+        from aiompi_launcher.hosts.plans import archive, plan_of  # for --hosts only
         from aiompi_launcher.hosts.starters import start_agents
 
         path = archive(hosts.files, self._directory.join("files.tar")) if hosts.files else ""
@@ -91,7 +90,7 @@ class Supervision:
         return asyncio.run(self._supervise_hosts(plan, started, path))
 
     async def _supervise_hosts(self, plan: Plan, started: Sequence[StartedAgent], archive: str) -> int:
-        from aiompi_launcher.hosts.remote import RemoteHosts
+        from aiompi_launcher.hosts.remote import RemoteHosts  # for --hosts only
 
         supervisor = self._supervisor("")
         async with seen(self._job, supervisor, self._directory, self._spec.command, top=self._spec.top):
@@ -124,14 +123,17 @@ class Supervision:
             numbers = range(world.first, world.first + self._spec.size)
             keys = [hello.rank_key(self._key, number).hex() for number in numbers]
             ranks = starting.ranks(self._watchdog.add, numbers, world.size, keys)
-            return await host(supervisor, self._key, listener, None, ranks)
+            with closing(ControlServer(supervisor.connections, self._key, listener, hello_timeout=None)):
+                await supervisor.start(ranks)
+                return await supervisor.finish()
 
     def _rendezvous(self, supervisor: Supervisor) -> Rendezvous:
         endpoint, size = self._spec.server, self._spec.size
         if endpoint is None or self._credentials is None:
             return ServerInMemory(size)
-        from aiompi_launcher.impi.client import RemoteServer
-        from aiompi_launcher.impi.hosts import HostContext, ImpiHosts
+        from aiompi_launcher.impi.client import RemoteServer  # for jobs of several IMPI clients only
+        from aiompi_launcher.impi.host import HostContext
+        from aiompi_launcher.impi.hosts import ImpiHosts
 
         settings = self._settings
         context = HostContext(
@@ -151,42 +153,8 @@ def seen(
     """Return a context in which other launchers can look at a job, with its table in the terminal if `top` is True."""
 
     def ranks() -> Subject:
-        from aiompi_launcher.top.watch import Ranks
+        from aiompi_launcher.top.watch import Ranks  # for a job that is looked at only
 
         return Ranks(job, supervisor.send)
 
     return Live(ranks, program, supervisor.outputs).at(directory, top=top)
-
-
-async def host(
-    supervisor: Supervisor,
-    key: bytes,
-    listener: socket.socket,
-    timeout: float | None,
-    ranks: Generator[RankProcess] | None = None,
-    heartbeat: float = 0.0,
-    settings: Settings | None = None,
-) -> int:
-    """Accept connections of ranks until the end of the job.
-
-    Args:
-        supervisor: of the job.
-        key: of the job.
-        listener: at which ranks connect.
-        timeout: seconds within which a connection must prove the key; None for no limit.
-        ranks: starts the ranks one by one; None if other programs start them.
-        heartbeat: see `ControlServer`.
-        settings: of the launcher, if other machines may connect.
-
-    Returns:
-        The exit code for the launcher.
-    """
-    server = ControlServer(
-        supervisor.connections, key, listener, hello_timeout=timeout, heartbeat=heartbeat, settings=settings
-    )
-    try:
-        if ranks is not None:
-            await supervisor.start(ranks)
-        return await supervisor.finish()
-    finally:
-        server.close()

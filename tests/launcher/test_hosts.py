@@ -330,7 +330,7 @@ def test_a_silent_channel(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
 
     async def listen() -> None:
         silence = 0.0 if state == "unlimited" else 0.2
-        one = channel.Channel(reader, os.open(os.devnull, os.O_WRONLY), got.append, ended.append, silence, why_lost)
+        one = channel.Channel((reader, os.open(os.devnull, os.O_WRONLY)), got.append, ended.append, silence, why_lost)
         os.write(other, b"Welcome\n" + messages.banner()[:7])
         await asyncio.sleep(0.5)
         assert not asked  # it has not begun
@@ -361,7 +361,7 @@ def test_a_channel_to_another_version() -> None:
     ended: list[str] = []
 
     async def listen() -> None:
-        channel.Channel(reader, os.open(os.devnull, os.O_WRONLY), print, ended.append)
+        channel.Channel((reader, os.open(os.devnull, os.O_WRONLY)), print, ended.append)
         os.write(other, b"Welcome\n" + version.MAGIC + struct.pack("!I20s", 7, b"0.7.1") + b"\n\0\0\0\0")
         async with asyncio.timeout(LIMIT):
             while not ended:
@@ -380,7 +380,7 @@ def test_no_more_is_read_for_the_launcher_than_it_reads() -> None:
         (up, launcher), (source, sink), (silent, end) = os.pipe(), os.pipe(), os.pipe()
         relayed: list[int] = []
         agent = agents.Agent.__new__(agents.Agent)
-        agent._channel = channel.Channel(silent, launcher, print, print, decoder=messages.decoder())
+        agent._channel = channel.Channel((silent, launcher), print, print, decoder=messages.decoder())
 
         def pass_on(message: messages.Message) -> None:
             relayed.append(1)
@@ -388,7 +388,7 @@ def test_no_more_is_read_for_the_launcher_than_it_reads() -> None:
             agent._curb(branch)
 
         decoder = messages.decoder()
-        branch = channel.Channel(source, os.open(os.devnull, os.O_WRONLY), pass_on, print, decoder=decoder)
+        branch = channel.Channel((source, os.open(os.devnull, os.O_WRONLY)), pass_on, print, decoder=decoder)
         said = messages.encode(messages.Said(1, b"x" * 60_000))
         for descriptor in (up, sink):
             os.set_blocking(descriptor, False)

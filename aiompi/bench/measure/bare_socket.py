@@ -69,7 +69,7 @@ def objects(
     sock: socket.socket, rank: int, payload: str, iterations: int, blocks: int, nbytes: int = 2**20
 ) -> list[float]:
     """Seconds per round trip of a pickled object."""
-    from aiompi.bench.measure import payloads
+    from aiompi.bench.measure import payloads  # imports NumPy, which the other measurements do without
 
     obj = payloads.make(payload, nbytes)
     header = memoryview(bytearray(_LENGTH.size))

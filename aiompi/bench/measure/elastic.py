@@ -89,7 +89,7 @@ async def _in_world(world: aiompi.AssembledWorld, seed: int, calm: bool) -> None
 def child(seed: int) -> None:
     """Compute with the processes that have started this process."""
     say(child=os.getpid())
-    from aiompi import MPI
+    from aiompi import MPI  # makes this process a rank
 
     with contextlib.suppress(*LOST, Disagreement, InvalidPortError, JobAbortedError):
         storm.immediate(storm.with_children(MPI.Comm.Get_parent(), seed, high=True))

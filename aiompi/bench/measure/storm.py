@@ -344,7 +344,7 @@ def runtime_of(comm: Any) -> Runtime:
     if hasattr(comm, "_runtime"):
         runtime: Runtime = comm._runtime
         return runtime
-    from aiompi.face.blocking.process import process
+    from aiompi.face.blocking.process import process  # for this face only
 
     return process.runtime
 
@@ -386,11 +386,11 @@ def main(
 
     try:
         if face == "blocking":
-            from aiompi import MPI
+            from aiompi import MPI  # for this face only
 
             immediate(run(MPI.COMM_WORLD))
             return
-        import aiompi
+        import aiompi  # for this face only
 
         async def join() -> None:
             async with aiompi.init(address) as comm:

@@ -124,7 +124,7 @@ def _names(benchmarks: Iterable[Benchmark]) -> str:
 def _check_format(path: Path) -> None:
     if importlib.util.find_spec("matplotlib") is None:
         raise BenchError("--plot needs matplotlib: pip install matplotlib")
-    from aiompi.bench.osu import plot
+    from aiompi.bench.osu import plot  # imports matplotlib
 
     known = plot.formats()
     if path.suffix.lower() not in known:
@@ -153,7 +153,7 @@ def _keep(rows: Sequence[Row], complete: bool, results: Results, picture: Path |
         results.save(complete=complete, rows=[row.record() for row in rows])
     finally:
         if picture is not None:
-            from aiompi.bench.osu import plot
+            from aiompi.bench.osu import plot  # imports matplotlib
 
             try:
                 plot.save(rows, picture)

@@ -22,7 +22,7 @@ _LABEL, _LINE = 1.5, 0.2
 
 def formats() -> list[str]:
     """Return the suffixes of formats that matplotlib writes by itself."""
-    from matplotlib.backend_bases import FigureCanvasBase
+    from matplotlib.backend_bases import FigureCanvasBase  # an optional dependency
 
     return sorted(f".{name}" for name in FigureCanvasBase.get_supported_filetypes() if name not in _NOT_HERE)
 
@@ -44,7 +44,7 @@ def save(rows: Sequence[Row], path: Path) -> None:
 
 def draw(rows: Sequence[Row]) -> Any:
     """Return the picture, a Figure; see `save`."""
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure  # an optional dependency
     from matplotlib.patches import Patch
 
     groups = [list(group) for _, group in groupby(rows, lambda row: row.benchmark.name)]

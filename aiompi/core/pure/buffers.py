@@ -5,6 +5,8 @@ from __future__ import annotations
 from sys import modules
 from typing import Any, Final
 
+from aiompi.base.lazy import np
+
 #: bytes up to which an array is copied to be sent, because a copy takes less time than a view of its memory
 COPIED: Final = 1024
 #: NumPy's number of its last type of plain numbers, but for float16
@@ -52,8 +54,6 @@ def plain_bytes(array: Any) -> memoryview | None:
 
 def overlap(one: memoryview, other: memoryview) -> bool:
     """Return True if two memoryviews of contiguous bytes share a byte."""
-    from aiompi.base.lazy import np
-
     if type(one.obj) in _OWNERS and type(other.obj) in _OWNERS and one.obj is not other.obj:
         return False  # without NumPy
     return np.may_share_memory(one, other)

@@ -151,10 +151,10 @@ class Process:
         if level <= THREAD_FUNNELED:
             return BlockingDriver()
         if level == THREAD_SERIALIZED:
-            from aiompi.driver.thread import SerialDriver
+            from aiompi.driver.thread import SerialDriver  # for this thread level only
 
             return SerialDriver(self._take_turn)
-        from aiompi.driver.thread import ThreadDriver
+        from aiompi.driver.thread import ThreadDriver  # for this thread level only
 
         return ThreadDriver(self._stalled, self._take_turn)
 

@@ -74,19 +74,19 @@ def _manager(name: str, environ: Mapping[str, str], settings: Settings) -> Proce
             f"AIOMPI_ENGINE={name}: this engine has not started this process, because it sets {variables}"
         )
     if name == "pmi":
-        from aiompi.job.bootstrap.pmi import PMI
+        from aiompi.job.bootstrap.pmi import PMI  # for this process manager only
 
         return PMI(environ)
     if name == "pmix":
-        from aiompi.job.bootstrap.pmix import PMIx
+        from aiompi.job.bootstrap.pmix import PMIx  # for this process manager only
 
         return PMIx(environ, settings.pmix_library)
     if name == "slurm":
-        from aiompi.job.bootstrap.fixed import Slurm
+        from aiompi.job.bootstrap.fixed import Slurm  # for this process manager only
 
         return Slurm(environ)
     if name == "indexed":
-        from aiompi.job.bootstrap.fixed import Indexed
+        from aiompi.job.bootstrap.fixed import Indexed  # for this process manager only
 
         return Indexed(environ)
     from importlib.metadata import entry_points  # slow

@@ -108,20 +108,20 @@ def _cwd_is_gone() -> bool:
 
 def _run(spec: Spec, name: str, *, alone: bool) -> int | Rank:
     if isinstance(spec, ServerSpec):
-        from aiompi_launcher.impi import server
+        from aiompi_launcher.impi import server  # for this command only
 
         return server.run(spec, name)
     if isinstance(spec, AttachSpec):
-        from aiompi_launcher.top import attach
+        from aiompi_launcher.top import attach  # for this command only
 
         return attach.run(spec, name)
     if isinstance(spec, CommandSpec):
         return _replace_process(spec, name)
     if isinstance(spec, RunSpec):
-        from aiompi_launcher import launch
+        from aiompi_launcher import launch  # for this command only
 
         return launch.run(spec, name, alone=alone)
-    from aiompi_launcher import serve
+    from aiompi_launcher import serve  # for this command only
 
     return serve.serve(spec, name)
 
@@ -131,7 +131,7 @@ def _replace_process(spec: CommandSpec, name: str) -> int:
     os.environ["AIOMPI_MPIEXEC_PYTHON"] = sys.executable  # what the shims run
     os.environ["PATH"] = os.pathsep.join([_SHIMS, os.environ.get("PATH", os.defpath)])
     if spec.mpi4py:
-        from aiompi.compat import pass_on
+        from aiompi.compat import pass_on  # for this command only
 
         pass_on(os.environ)
     try:
@@ -147,4 +147,4 @@ def _open_standard_descriptors() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # noqa: FBT003

@@ -103,7 +103,7 @@ def _command(parser: argparse.ArgumentParser, argv: Sequence[str]) -> CommandSpe
 
 
 def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -> ServerSpec:
-    from aiompi.impi.auth import parse_preference
+    from aiompi.impi.auth import parse_preference  # for this command only
     from aiompi.impi.command import MAX_CLIENTS
 
     if options.server > MAX_CLIENTS:

@@ -140,7 +140,7 @@ def main() -> int:
         print(USAGE, end="")
         return 0
     if argv and argv[0].lstrip("-") in ("V", "version"):
-        from importlib import metadata
+        from importlib import metadata  # for this option only
 
         print(f"aiompi {metadata.version('aiompi')}: mpiexec with the options of MPICH (HYDRA)")
         return 0

@@ -199,7 +199,7 @@ class _SetVariable(argparse.Action):
 
 
 def _starter(text: str) -> str:
-    from aiompi_launcher.hosts import starters
+    from aiompi_launcher.hosts import starters  # for this option only
 
     words = shlex.split(text)
     if not words or os.path.basename(words[0]) not in starters.STARTERS:

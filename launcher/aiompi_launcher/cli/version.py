@@ -13,7 +13,7 @@ class ShowVersion(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *args: object) -> None:
         try:
-            from aiompi import core
+            from aiompi import core  # for this option only
         except ImportError as error:
             parser.exit(EXIT_FAILURE, f"aiompi {aiompi.__version__}: {error}\n")
         why = f": {core.why_pure}" if core.why_pure else ""

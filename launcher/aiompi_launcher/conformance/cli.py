@@ -226,7 +226,7 @@ def _interpreter(options: argparse.Namespace, command: list[str]) -> int:
 
 def _serve(options: argparse.Namespace, command: list[str]) -> int:
     try:
-        from aiompi_launcher.conformance.web.app import serve
+        from aiompi_launcher.conformance.web.app import serve  # for this command only
     except ImportError as error:
         print(f"aiompi-impi-tester: {error}: install the extra `tester`, pip install 'aiompi[tester]'", file=sys.stderr)
         return 2

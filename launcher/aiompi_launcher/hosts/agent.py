@@ -192,7 +192,7 @@ class Agent:
     def _programs(self) -> Iterable[Section]:
         directory = self._plan.directory
         if self._archive:
-            import tarfile
+            import tarfile  # for jobs with files only
 
             directory = self._directory.join(_FILES)
             with _storing(self._directory), tarfile.open(self._archive) as archive:
@@ -224,7 +224,7 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
         self._channel = Channel(
-            *descriptors, self._on_order, self._on_launcher_lost, self._plan.silence, self._why_launcher_lost, decoder
+            descriptors, self._on_order, self._on_launcher_lost, self._plan.silence, self._why_launcher_lost, decoder
         )
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             self._loop.add_signal_handler(signum, self._end.set)
@@ -249,7 +249,7 @@ class Agent:
         return 0
 
     def _open_input(self) -> None:
-        from aiompi_launcher.hosts.streams import InputWriter
+        from aiompi_launcher.hosts.streams import InputWriter  # after the fork server, which starts without it
 
         rank = self._plan.stdin
         if rank in self._part.ranks:
@@ -286,6 +286,7 @@ class Agent:
     def _adopt(self, rank: int, process: RankProcess) -> None:
         self._processes[rank] = process
         self._channel.send(messages.RankStarted(rank, process.process.pid))
+        # After the fork server, which starts without it.
         from aiompi_launcher.hosts.streams import OUTPUT_WINDOW, WindowReader
 
         for stream, descriptor in ((STDOUT, process.stdout), (STDERR, process.stderr)):

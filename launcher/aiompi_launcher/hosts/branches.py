@@ -54,7 +54,7 @@ class Branch:
                 pipe.close()
         os.set_blocking(self._stderr, False)
         self._loop.add_reader(self._stderr, self._read_errors)
-        self.channel = Channel(stdout, stdin, self._received, self._ended, plan.silence, self._why_lost)
+        self.channel = Channel((stdout, stdin), self._received, self._ended, plan.silence, self._why_lost)
         self.channel.write(messages.banner())
         self.channel.send(messages.Launch(plan.pack()))
         self._sending = self._loop.create_task(self._send_files(archive)) if archive else None

@@ -27,7 +27,7 @@ class Channel:
     """One end of a channel.
 
     Args:
-        reader, writer: descriptors, which `close` closes.
+        pipes: descriptors to read from and to write to, which `close` closes.
         on_message: called with each message, except pings and pauses.
         on_end: called once with the reason if the channel ends before `close`; empty at the end of file.
         silence: seconds of silence after which a `watched` end is given up; 0 for never.
@@ -42,15 +42,14 @@ class Channel:
 
     def __init__(
         self,
-        reader: int,
-        writer: int,
+        pipes: tuple[int, int],
         on_message: Callable[[messages.Message], object],
         on_end: Callable[[str], object],
         silence: float = 0.0,
         lost: Callable[[], str] = str,
         decoder: Decoder | None = None,
     ) -> None:
-        self._reader, self._writer = reader, writer
+        self._reader, self._writer = pipes
         self._on_message, self._on_end = on_message, on_end
         self._silence, self._lost = silence, lost
         self.begun = self.watched = decoder is not None
@@ -61,9 +60,9 @@ class Channel:
         self._when_sent: list[Callable[[], object]] = []
         self._loop = asyncio.get_running_loop()
         self._heard = self._beaten = self._loop.time()
-        for descriptor in (reader, writer):
+        for descriptor in pipes:
             os.set_blocking(descriptor, False)
-        self._loop.add_reader(reader, self._readable)
+        self._loop.add_reader(self._reader, self._readable)
         self._timer = self._loop.call_later(BEAT, self._beat)
 
     @property

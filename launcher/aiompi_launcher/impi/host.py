@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import socket
 from collections.abc import Callable
@@ -46,6 +47,25 @@ class HostObserver(Protocol):
         """End the job, which cannot go on."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HostContext:
+    """The properties of the job that the hosts use.
+
+    Attributes:
+        directory: for the sockets to which its ranks connect.
+        key: key that its ranks prove.
+        observer: receives messages and failures.
+        heartbeat: seconds after which the machine of another host counts as cut off; 0 for never.
+        credentials: authentication methods that the user enabled.
+    """
+
+    directory: str
+    key: bytes
+    observer: HostObserver
+    heartbeat: float = 0.0
+    credentials: Credentials = dataclasses.field(default_factory=Credentials)
+
+
 class HostAgent:
     """One host with its channels to other hosts and its links to ranks.
 
@@ -53,31 +73,21 @@ class HostAgent:
         universe: the job.
         rank: host rank.
         listener: socket to which hosts of other clients connect; closed once all have.
-        observer: receives messages and failures.
         settings: select the encrypted channels and their certificates, and say whether hosts may connect from addresses
             that they have not published.
-        credentials: authentication methods that the user enabled.
-        heartbeat: seconds after which the machine of another host counts as cut off; 0 for never.
+        context: properties of the job.
     """
 
     def __init__(
-        self,
-        universe: Universe,
-        rank: int,
-        listener: socket.socket,
-        observer: HostObserver,
-        *,
-        settings: Settings,
-        credentials: Credentials,
-        heartbeat: float = 0.0,
+        self, universe: Universe, rank: int, listener: socket.socket, settings: Settings, context: HostContext
     ) -> None:
         self._core = Host(universe, rank)
-        self._introduction = HostIntroduction(self._core, universe, settings, credentials)
+        self._introduction = HostIntroduction(self._core, universe, settings, context.credentials)
         self._universe = universe
         self._listener = listener
-        self._observer = observer
+        self._observer = context.observer
         self._settings = settings
-        self._heartbeat = heartbeat
+        self._heartbeat = context.heartbeat
         self._loop = asyncio.get_running_loop()
         self._channels: dict[int, PacketStream] = {}
         self._links: dict[int, PacketStream] = {}
@@ -85,7 +95,7 @@ class HostAgent:
         self._gone: set[int] = set()  # ranks whose link has ended
         self._early: dict[int, list[list[Chunk]]] = {}  # packets for ranks that have not connected yet
         self._held: dict[int, list[PacketStream]] = {}  # paused links by the channel that they wait for
-        self._strangers = StrangerReports(observer.say)
+        self._strangers = StrangerReports(context.observer.say)
         self._new_ranks: Newcomers | None = None
         self._new_hosts: Newcomers | None = None
         self._changed = asyncio.Event()

@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import ipaddress
 import itertools
 import os
 import socket
 from collections.abc import Sequence
 
-from aiompi.impi.auth import Credentials
 from aiompi.impi.label import NATIVE_VERSION, ClientPart
 from aiompi.impi.universe import Universe, host_identifier
 from aiompi.net import interfaces
 from aiompi.settings import Settings
-from aiompi_launcher.impi.host import HostAgent, HostObserver
+from aiompi_launcher.impi.host import HostAgent, HostContext
 from aiompi_launcher.job.rendezvous import describe
 from aiompi_launcher.net.listen import address_of, listen_tcp, resolve
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class HostContext:
-    """The properties of the job that the hosts use.
-
-    Attributes:
-        directory: for the sockets to which its ranks connect.
-        key: key that its ranks prove.
-        observer: receives messages and failures.
-        heartbeat: seconds after which the machine of another host counts as cut off; 0 for never.
-        credentials: authentication methods that the user enabled.
-    """
-
-    directory: str
-    key: bytes
-    observer: HostObserver
-    heartbeat: float = 0.0
-    credentials: Credentials = dataclasses.field(default_factory=Credentials)
 
 
 class ImpiHosts:
@@ -124,15 +103,7 @@ class ImpiHosts:
         context = self._context
         addresses: list[str] = []
         for rank, listener in zip(universe.clients[client].hosts, self._listeners, strict=True):
-            agent = HostAgent(
-                universe,
-                rank,
-                listener,
-                context.observer,
-                settings=self._settings,
-                credentials=context.credentials,
-                heartbeat=context.heartbeat,
-            )
+            agent = HostAgent(universe, rank, listener, self._settings, context)
             self._agents.append(agent)
             if not universe.native:
                 path = os.path.join(context.directory, f"host-{rank}")

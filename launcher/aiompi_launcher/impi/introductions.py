@@ -54,7 +54,7 @@ class HostIntroduction:
         address, port = self._universe.hosts[rank].address, self._universe.hosts[rank].port
         sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
         try:
-            sock.setblocking(False)
+            sock.settimeout(0)
             # Other hosts may check that this host connects from its published address.
             sock.bind((self._universe.hosts[self._core.rank].address, 0))
             await asyncio.get_running_loop().sock_connect(sock, (address, port))

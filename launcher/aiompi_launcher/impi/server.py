@@ -118,7 +118,7 @@ class ClientTransport(asyncio.Protocol):
 
     async def secure(self, context: ssl.SSLContext) -> None:
         """Perform a TLS handshake, after all data in clear is sent."""
-        from aiompi.net import tls
+        from aiompi.net import tls  # imports ssl, which is slow
 
         try:
             transport = await asyncio.get_running_loop().start_tls(self.transport, self, context, server_side=True)

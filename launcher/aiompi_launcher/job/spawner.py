@@ -27,7 +27,7 @@ class Spawner:
         self._lifeline = lifeline
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
-        lifeline.setblocking(False)
+        lifeline.settimeout(0)
         self._loop.add_reader(lifeline, self._gone)
 
     def tell(self, job: bytes, cause: str, rank: int | None = None) -> None:

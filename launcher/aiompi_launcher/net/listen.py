@@ -52,7 +52,7 @@ class StrangerReports:
 
     def report(self, text: str) -> None:
         """Print the report of a dropped connection, or count it."""
-        import asyncio
+        import asyncio  # the launcher listens before it needs an event loop
 
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_PERIOD, self.close)
@@ -143,7 +143,7 @@ class AcceptLoop:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most_waiting = _MOST_WAITING if descriptors < 0 else min(_MOST_WAITING, descriptors // 4)
         self._loop = asyncio.get_running_loop()
-        listener.setblocking(False)
+        listener.settimeout(0)
         self._open()
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class AcceptLoop:
             if error.errno in _EXHAUSTED:
                 self._go_short()
             return  # the error concerns only an ended connection
-        sock.setblocking(False)
+        sock.settimeout(0)
         source = source_of(peer)
         if source not in self._waiting and self._has_room(source):
             self._admit(sock, peer)
@@ -276,7 +276,7 @@ async def resolve(host: str) -> list[str]:
     Raises:
         OSError: the name has none.
     """
-    import asyncio
+    import asyncio  # the launcher listens before it needs an event loop
 
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
@@ -308,7 +308,7 @@ async def connect_tcp(host: str, port: int) -> tuple[asyncio.StreamReader, async
     Raises:
         OSError: the host has no address, or none accepts.
     """
-    import asyncio
+    import asyncio  # the launcher listens before it needs an event loop
 
     failure = OSError(errno.EADDRNOTAVAIL, f"{host!r} has no address")
     for address in await resolve(host):

@@ -37,7 +37,7 @@ def rendered(width: int, *parts: Any, plain: bool = False) -> list[str]:
         parts: texts, and other objects that rich renders.
         plain: True for text without sequences of terminals.
     """
-    import io
+    import io  # an optional dependency
 
     from rich.console import Console
 
@@ -168,7 +168,7 @@ class Progress:
         bar = min(_BAR, width - len(text) - 1)
         if bar < 1 or importlib.util.find_spec("rich") is None:
             return [text[:width]]
-        from rich.progress_bar import ProgressBar
+        from rich.progress_bar import ProgressBar  # an optional dependency
         from rich.table import Table
 
         row = Table.grid(padding=(0, 1))

@@ -52,7 +52,7 @@ class Live:
         """
         loop = asyncio.get_running_loop()
         with interfaces.listen_unix(directory.join(TOP)) as listener:
-            listener.setblocking(False)
+            listener.settimeout(0)
             loop.add_reader(listener, self._accept, listener)
             try:
                 if top:
@@ -65,7 +65,7 @@ class Live:
     def _seen(self) -> Viewers:
         """Return the viewers; the first viewer needs the modules of this package."""
         if self._viewers is None:
-            from aiompi_launcher.top.viewers import Viewers
+            from aiompi_launcher.top.viewers import Viewers  # for a job that is looked at only
             from aiompi_launcher.top.watch import Watch
 
             self._viewers = Viewers(self._title, Watch(self._subject()))
@@ -76,7 +76,7 @@ class Live:
             self._seen().admit(listener.accept()[0])
 
     def _show(self) -> None:
-        from aiompi_launcher.output.overlay import Overlay
+        from aiompi_launcher.output.overlay import Overlay  # for a job that is looked at only
         from aiompi_launcher.top.client import Spawned
         from aiompi_launcher.top.tables import lines, obstacle
 
@@ -94,12 +94,12 @@ class Live:
         self._overlay.update()
 
     def _title(self) -> Title:
-        from aiompi_launcher.top.watch import Title
+        from aiompi_launcher.top.watch import Title  # for a job that is looked at only
 
         return Title(os.getppid(), self._program, len(self._seen().watch.looks()), self._since)
 
     def _jobs(self) -> Iterator[JobLooks]:
-        from aiompi_launcher.top.tables import JobLooks
+        from aiompi_launcher.top.tables import JobLooks  # for a job that is looked at only
 
         yield JobLooks(os.getpid(), self._title(), self._seen().watch.looks())
         for client in self._spawned or ():

@@ -19,7 +19,8 @@ from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
 from aiompi_launcher.impi import client as impi_client
 from aiompi_launcher.impi.client import RemoteServer
-from aiompi_launcher.impi.hosts import HostContext, ImpiHosts
+from aiompi_launcher.impi.host import HostContext
+from aiompi_launcher.impi.hosts import ImpiHosts
 from aiompi_launcher.impi.server import ClientTransport, ServerDriver
 from aiompi_launcher.job.rendezvous import RendezvousError
 from aiompi_launcher.job.states import World

@@ -27,7 +27,7 @@ from aiompi.settings import Settings
 from aiompi.wire import hello, memory
 from aiompi_launcher.impi import newcomers
 from aiompi_launcher.impi.buffers import BUFFER_BYTES
-from aiompi_launcher.impi.host import CONGESTION, HostAgent
+from aiompi_launcher.impi.host import CONGESTION, HostAgent, HostContext
 from aiompi_launcher.job.rendezvous import RendezvousError
 from aiompi_launcher.net import listen
 from aiompi_launcher.net.listen import listen_tcp
@@ -128,9 +128,8 @@ class Place:
             self.universe,
             rank,
             self.listeners[rank],
-            self,
-            settings=settings or Settings(),
-            credentials=credentials or Credentials(),
+            settings or Settings(),
+            HostContext(directory="", key=KEY, observer=self, credentials=credentials or Credentials()),
         )
         self.path = str(home / "host")
         self.agent.serve(interfaces.listen_unix(self.path), KEY)

@@ -15,7 +15,8 @@ from aiompi.impi.local import pump
 from aiompi.impi.server import Server
 from aiompi.impi.universe import Universe, host_address, host_identifier
 from aiompi.settings import Settings
-from aiompi_launcher.impi.hosts import HostContext, ImpiHosts
+from aiompi_launcher.impi.host import HostContext
+from aiompi_launcher.impi.hosts import ImpiHosts
 from support.limits import LIMIT
 
 

@@ -22,7 +22,7 @@ def helloworld(comm: Intracomm, args: Sequence[str] | None = None, verbose: bool
     parser = argparse.ArgumentParser(prog="python -m mpi4py.bench helloworld", allow_abbrev=False)
     parser.add_argument("-q", "--quiet", action="store_false", dest="verbose", default=verbose, help="quiet output")
     options = parser.parse_args(args)
-    from aiompi import MPI
+    from aiompi import MPI  # joins the job, after the options are known to be right
 
     rank, size = comm.rank, comm.size
     width = len(str(size - 1))

@@ -141,7 +141,7 @@ def _answer(option: str, name: str) -> str:
         case "version":
             return f"mpi4py {mpi4py.__version__}"
         case "mpi-library":
-            import aiompi
+            import aiompi  # only for this question
 
             return os.path.dirname(aiompi.__file__)
     from aiompi import MPI  # joins no job

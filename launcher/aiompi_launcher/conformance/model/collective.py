@@ -7,9 +7,13 @@ else the master with number (v + number of R's master) mod M.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from aiompi_launcher.conformance.model import tags
 from aiompi_launcher.conformance.model.comm import Comm
+
+#: tag of a scatter -> rule for the message of the root to a master, rule for its message to any other rank
+_SCATTER_RULES: Final = {tags.SCATTER: ("I4.14-3", "I4.14-2"), tags.SCATTERV: ("I4.15-2", "I4.15-3")}
 
 Combine = Callable[[bytes, bytes], bytes]  # invec, inoutvec
 
@@ -166,8 +170,8 @@ async def gather(comm: Comm, data: bytes, root: int) -> list[bytes]:
     if comm.has("gather-always-long"):
         short = False
     if not short:
-        return await _direct(comm, data, root, "Gather", tags.GATHER, [len(data)] * comm.size, "I4.12-2")
-    return await _collected(comm, data, root, "Gather", tags.GATHER, [len(data)] * comm.size)
+        return await _direct(comm, data, root, tags.GATHER, [len(data)] * comm.size, "I4.12-2")
+    return await _collected(comm, data, root, tags.GATHER, [len(data)] * comm.size)
 
 
 async def gatherv(comm: Comm, data: bytes, root: int, counts: Sequence[int], unit: int) -> list[bytes]:
@@ -182,8 +186,8 @@ async def gatherv(comm: Comm, data: bytes, root: int, counts: Sequence[int], uni
     short = await _agree(comm, bound, root, "Gatherv", "I4.13-1")
     known = sizes if comm.rank == root else [None] * comm.size
     if short:
-        return await _collected(comm, data, root, "Gatherv", tags.GATHERV, known)
-    return await _direct(comm, data, root, "Gatherv", tags.GATHERV, known, "I4.13-5")
+        return await _collected(comm, data, root, tags.GATHERV, known)
+    return await _direct(comm, data, root, tags.GATHERV, known, "I4.13-5")
 
 
 async def _agree(comm: Comm, bound: int, root: int, operation: str, rule: str) -> bool:
@@ -197,10 +201,14 @@ async def _agree(comm: Comm, bound: int, root: int, operation: str, rule: str) -
     return told > 0
 
 
-async def _direct(
-    comm: Comm, data: bytes, root: int, operation: str, tag: int, sizes: Sequence[int | None], rule: str
-) -> list[bytes]:
+def _name(tag: int) -> str:
+    """Return the name of the operation that has a tag."""
+    return tags.NAMES[tag].capitalize()
+
+
+async def _direct(comm: Comm, data: bytes, root: int, tag: int, sizes: Sequence[int | None], rule: str) -> list[bytes]:
     """Every process sends to the root."""
+    operation = _name(tag)
     if comm.rank != root:
         comm.tell(root, tag, data)
         return []
@@ -209,10 +217,9 @@ async def _direct(
     ]
 
 
-async def _collected(
-    comm: Comm, data: bytes, root: int, operation: str, tag: int, sizes: Sequence[int | None]
-) -> list[bytes]:
+async def _collected(comm: Comm, data: bytes, root: int, tag: int, sizes: Sequence[int | None]) -> list[bytes]:
     """Masters collect for their clients; linearly, or along a B-tree."""
+    operation = _name(tag)
     ends = Endpoints(comm, root)
     v = ends.mine
     if v is None:
@@ -268,7 +275,7 @@ async def scatter(comm: Comm, blocks: Sequence[bytes], size: int, root: int) -> 
     short = size < comm.universe.crossover
     if comm.has("scatter-crossover"):
         short = size <= comm.universe.crossover
-    return await _dealt(comm, blocks, [size] * comm.size, root, "Scatter", tags.SCATTER, short, "I4.14-3", "I4.14-2")
+    return await _dealt(comm, blocks, [size] * comm.size, root, tags.SCATTER, short=short)
 
 
 async def scatterv(comm: Comm, blocks: Sequence[bytes], size: int, root: int) -> bytes:
@@ -280,7 +287,7 @@ async def scatterv(comm: Comm, blocks: Sequence[bytes], size: int, root: int) ->
     if short:
         for rank in comm.locals[comm.number(comm.rank)]:
             sizes[rank] = await _size_of(comm, rank, size)
-    return await _dealt(comm, blocks, sizes, root, "Scatterv", tags.SCATTERV, short, "I4.15-2", "I4.15-3")
+    return await _dealt(comm, blocks, sizes, root, tags.SCATTERV, short=short)
 
 
 async def _size_of(comm: Comm, rank: int, size: int) -> int:
@@ -298,12 +305,11 @@ async def _dealt(
     blocks: Sequence[bytes],
     sizes: Sequence[int | None],
     root: int,
-    operation: str,
     tag: int,
+    *,
     short: bool,
-    short_rule: str,
-    long_rule: str,
 ) -> bytes:
+    operation, (short_rule, long_rule) = _name(tag), _SCATTER_RULES[tag]
     ends = Endpoints(comm, root)
     if comm.rank == root:
         return _deal(ends, blocks, tag, short)
@@ -362,7 +368,7 @@ async def reduce(comm: Comm, data: bytes, combine: Combine, commutative: bool, r
 async def _reduce_ordered(comm: Comm, data: bytes, combine: Combine, root: int) -> bytes:
     """a0 op (a1 op (... op a(n-1)))."""
     size = len(data)
-    parts = await _direct(comm, data, root, "Reduce", tags.REDUCE, [size] * comm.size, "I4.16-6")
+    parts = await _direct(comm, data, root, tags.REDUCE, [size] * comm.size, "I4.16-6")
     if comm.rank != root:
         return b""
     if comm.has("reduce-ignores-order"):

@@ -34,7 +34,7 @@ def _settle(comm: Comm, largest: int) -> int:
 
 async def _next(comm: Comm) -> int:
     """Agree on a context id over an intracommunicator."""
-    word = await allreduce(comm, _contribution(comm).to_bytes(8), _largest, True)
+    word = await allreduce(comm, _contribution(comm).to_bytes(8), _largest, commutative=True)
     return _settle(comm, int.from_bytes(word))
 
 
@@ -76,7 +76,7 @@ async def free(comm: Comm) -> None:
 async def intercomm(local: Comm, leader: int, peer: Comm, remote_leader: int, tag: int) -> Comm:
     """Intercomm_create (section 4.8)."""
     name = "Intercomm_create"
-    word = await reduce(local, _contribution(local).to_bytes(8), _largest, True, leader)
+    word = await reduce(local, _contribution(local).to_bytes(8), _largest, commutative=True, root=leader)
     pair = b""
     if local.rank == leader:
         mine = struct.pack(">QQ", int.from_bytes(word), local.size)

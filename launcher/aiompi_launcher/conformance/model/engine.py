@@ -121,7 +121,7 @@ class Options:
         self.piecemeal = 0
 
 
-def decided(outcome: bool) -> asyncio.Future[bool]:
+def decided(*, outcome: bool) -> asyncio.Future[bool]:
     """Return a future that is done."""
     future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     future.set_result(outcome)
@@ -261,7 +261,7 @@ class Proc:
         if gone:
             assert send.message is not None
             peer.unexpected.remove(send.message)
-        return decided(gone)
+        return decided(outcome=gone)
 
     def _request(self) -> int:
         if self.options.srqid:

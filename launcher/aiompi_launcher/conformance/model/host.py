@@ -130,9 +130,9 @@ class Pair:
         if send.state == "queued" and queued is not None:
             self._queue.remove(queued)
             self.local.sends.pop(send.srqid, None)
-            return decided(True)
+            return decided(outcome=True)
         if send.state != "sent":
-            return decided(False)
+            return decided(outcome=False)
         send.state = "cancelling"
         send.cancelled = asyncio.get_running_loop().create_future()
         self.local.sends[send.srqid] = send

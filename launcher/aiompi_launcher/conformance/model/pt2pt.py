@@ -48,7 +48,7 @@ class PointToPoint:
         return self._outgoing(comm, 0 if source == ANY else source, 0 if tag == ANY else tag)
 
     def _start(
-        self, memory: Memory, count: int, datatype: Datatype, dest: int, tag: int, comm: Comm, sync: bool = False
+        self, memory: Memory, count: int, datatype: Datatype, dest: int, tag: int, comm: Comm, *, sync: bool = False
     ) -> Request:
         comm = self._outgoing(comm, dest, tag)
         data = usable(datatype).pack(memory.view, count)
@@ -69,7 +69,7 @@ class PointToPoint:
         await self._start(memory, count, datatype, dest, tag, comm).wait()
 
     async def ssend(self, memory: Memory, count: int, datatype: Datatype, dest: int, tag: int, comm: Comm) -> None:
-        await self._start(memory, count, datatype, dest, tag, comm, True).wait()
+        await self._start(memory, count, datatype, dest, tag, comm, sync=True).wait()
 
     async def rsend(self, memory: Memory, count: int, datatype: Datatype, dest: int, tag: int, comm: Comm) -> None:
         await self.send(memory, count, datatype, dest, tag, comm)
@@ -123,7 +123,7 @@ class PointToPoint:
         return self._start(memory, count, datatype, dest, tag, comm)
 
     async def issend(self, memory: Memory, count: int, datatype: Datatype, dest: int, tag: int, comm: Comm) -> Request:
-        return self._start(memory, count, datatype, dest, tag, comm, True)
+        return self._start(memory, count, datatype, dest, tag, comm, sync=True)
 
     async def irsend(self, memory: Memory, count: int, datatype: Datatype, dest: int, tag: int, comm: Comm) -> Request:
         return self._start(memory, count, datatype, dest, tag, comm)
@@ -144,7 +144,7 @@ class PointToPoint:
     async def ssend_init(
         self, memory: Memory, count: int, datatype: Datatype, dest: int, tag: int, comm: Comm
     ) -> Request:
-        return PersistentRequest(lambda: self._start(memory, count, datatype, dest, tag, comm, True))
+        return PersistentRequest(lambda: self._start(memory, count, datatype, dest, tag, comm, sync=True))
 
     async def recv_init(
         self, memory: Memory, count: int, datatype: Datatype, source: int, tag: int, comm: Comm

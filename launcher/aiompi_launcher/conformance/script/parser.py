@@ -287,7 +287,7 @@ class _Parser(TokenReader):
     def _expression(self, level: int = 0, *, whole: bool = False) -> Expression:
         """An expression; with `whole`, it may be only the name of an array or a string, as arguments of calls are."""
         if level == len(_LEVELS):
-            return self._unary(whole)
+            return self._unary(whole=whole)
         left = self._expression(level + 1, whole=whole)
         while token := self._accept(*_LEVELS[level]):
             right = self._expression(level + 1)
@@ -303,11 +303,11 @@ class _Parser(TokenReader):
             self._number_of(left)
             self._number_of(right)
 
-    def _unary(self, whole: bool) -> Expression:
+    def _unary(self, *, whole: bool) -> Expression:
         token = self._token
         if self._accept("-", "+", "!"):
             self._deeper()
-            operand = self._scalar(self._number_of(self._unary(False)))
+            operand = self._scalar(self._number_of(self._unary(whole=False)))
             self._deeper(-1)
             return Unary(token.text, operand, token.place)
         return self._primary(whole)

@@ -32,7 +32,7 @@ class RequestListener:
         self._waiting: dict[socket.socket, asyncio.TimerHandle] = {}  # the oldest first, and the ends of their time
         self._served: set[asyncio.Task[object]] = set()
         self._loop = asyncio.get_running_loop()
-        listener.setblocking(False)
+        listener.settimeout(0)
         self._open()
 
     def close(self) -> None:
@@ -54,7 +54,7 @@ class RequestListener:
                 self._loop.remove_reader(self._listener)
                 self._loop.call_later(_BREATHER, self._open)
             return
-        sock.setblocking(False)
+        sock.settimeout(0)
         if len(self._waiting) >= MOST_WAITING:
             self._drop_oldest()
         self._waiting[sock] = self._loop.call_later(PATIENCE, self._drop, sock)
