@@ -1,4 +1,4 @@
-"""`Attached`: state of a higher layer at an object of a lower layer, which does not know the higher one."""
+"""`ByClass`: state of a higher layer at an object of a lower layer, which does not know the higher one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 
 
-class Attached(dict[type[Any], Any]):
+class ByClass(dict[type[Any], Any]):
     """The objects that higher layers keep here, at most one of each class."""
 
     def of(self, kind: type[T]) -> T | None:

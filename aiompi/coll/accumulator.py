@@ -25,7 +25,7 @@ from aiompi.wire.frame import Payload
 UNCHANGING: Final = frozenset({NoneType, bool, int, float, complex, str, bytes})
 
 
-class Codec(Protocol):
+class ObjectCodec(Protocol):
     """Converts objects to messages and back."""
 
     def dumps(self, obj: Any) -> tuple[Payload, int]:
@@ -94,7 +94,7 @@ async def scatter_segments(
     accumulator.become(own, counts[channel.rank])
 
 
-class Pool(list[memoryview]):
+class Scratch(list[memoryview]):
     """Reusable memory for partial results; usually empty."""
 
     __slots__ = ()
@@ -134,7 +134,7 @@ class Vector(Accumulator):
         place: memoryview | None,
         *,
         own: bool,
-        pool: Pool,
+        pool: Scratch,
     ) -> None:
         self._op = op
         self._datatype = datatype
@@ -306,7 +306,7 @@ class VectorAccumulator(Vector):
         self._home = result.view if whole and result is not None else None
         packed = self._home if value is result and self._home is not None else value.packed()
         own = value is result or not value.contiguous
-        super().__init__(op, value.datatype, packed, self._home, own=own, pool=Pool())
+        super().__init__(op, value.datatype, packed, self._home, own=own, pool=Scratch())
 
     def finish(self) -> None:
         """Put the result into its destination."""
@@ -325,7 +325,7 @@ class ObjectAccumulator(Accumulator):
 
     __slots__ = ("_codec", "_given", "_incoming", "_op", "_pure", "_block", "_value")
 
-    def __init__(self, value: Any, op: Callable[[Any, Any], Any], codec: Codec) -> None:
+    def __init__(self, value: Any, op: Callable[[Any, Any], Any], codec: ObjectCodec) -> None:
         self._value = self._given = value
         self._block: Block | None = None  # the message of the partial result, once it is needed
         self._op = Op(op) if isinstance(op, Op) else op

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from aiompi.coll.algorithms.neighborhood import Neighborhood, exchange
+from aiompi.coll.algorithms.neighborhood import Edges, exchange
 from aiompi.coll.call import Call, Run, within_group
 from aiompi.comm import Channel
 from aiompi.datatype.buffer.buffer import Buffer
@@ -28,7 +28,7 @@ __all__ = ["neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall", "ne
 @within_group
 def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
     """Send the same block to all neighbours (MPI_Neighbor_allgather, section 7.6.1)."""
-    near = Neighborhood.of(call.comm, call.name)
+    near = Edges.of(call.comm, call.name)
     places = call.receive_blocks(recvspec, near.indegree)
     own = call.send(sendspec)
     if places:
@@ -39,7 +39,7 @@ def neighbor_allgather(call: Call, sendspec: object, recvspec: object) -> Run:
 @within_group
 def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
     """Send the same block, of any length, to all neighbours (MPI_Neighbor_allgatherv, section 7.6.1)."""
-    near = Neighborhood.of(call.comm, call.name)
+    near = Edges.of(call.comm, call.name)
     places = call.vector(resolve_vector_recv, recvspec, "recvbuf", near.indegree)
     return _exchange(call, near, [call.send(sendspec)], places, near.outdegree)
 
@@ -47,7 +47,7 @@ def neighbor_allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
 @within_group
 def neighbor_alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
     """Send each neighbour its block (MPI_Neighbor_alltoall, section 7.6.2)."""
-    near = Neighborhood.of(call.comm, call.name)
+    near = Edges.of(call.comm, call.name)
     sources = call.send_blocks(sendspec, near.outdegree)
     places = call.receive_blocks(recvspec, near.indegree)
     if sources and places:
@@ -74,14 +74,12 @@ def _alltoall_any(
     resolve_sources: Callable[[object, str, int], list[Buffer]],
     resolve_places: Callable[[object, str, int], list[Buffer]],
 ) -> Run:
-    near = Neighborhood.of(call.comm, call.name)
+    near = Edges.of(call.comm, call.name)
     places = call.vector(resolve_places, recvspec, "recvbuf", near.indegree)
     return _exchange(call, near, call.vector(resolve_sources, sendspec, "sendbuf", near.outdegree), places)
 
 
-def _exchange(
-    call: Call, near: Neighborhood, sources: Sequence[Buffer], places: Sequence[Buffer], times: int = 1
-) -> Run:
+def _exchange(call: Call, near: Edges, sources: Sequence[Buffer], places: Sequence[Buffer], times: int = 1) -> Run:
     """Return the function that sends the sources, `times` times over, and fills the places."""
     call.check_apart(sources, places)
 

@@ -26,8 +26,8 @@ from typing import Any, TypeAlias, TypeVar, cast
 from aiompi import errors
 from aiompi.base.arguments import unexpected
 from aiompi.coll import registry
-from aiompi.coll.accumulator import UNCHANGING, Accumulator, Codec, ObjectAccumulator
-from aiompi.coll.algorithms.neighborhood import Neighborhood, exchange
+from aiompi.coll.accumulator import UNCHANGING, Accumulator, ObjectAccumulator, ObjectCodec
+from aiompi.coll.algorithms.neighborhood import Edges, exchange
 from aiompi.coll.block import Block
 from aiompi.coll.call import checked_root
 from aiompi.coll.select import select
@@ -46,10 +46,10 @@ T = TypeVar("T")
 Operation: TypeAlias = Op | Callable[[Any, Any], Any]
 
 
-def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None) -> Request[Any]:
+def bcast(comm: Communicator, codec: ObjectCodec, obj: Any, root: int, algorithm: str | None = None) -> Request[Any]:
     """Send the root's object to every rank (section 4.4)."""
     root, rank, is_root = checked_root(comm, root, "bcast")
-    call = _Call(comm, codec)
+    call = _Objects(comm, codec)
     block = call.block(obj) if is_root else Block()
     spread = select(comm, registry.BCAST, algorithm=algorithm)
 
@@ -65,12 +65,12 @@ def bcast(comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str 
 
 
 def scatter(
-    comm: Communicator, codec: Codec, sequence: Sequence[Any] | None, root: int, algorithm: str | None = None
+    comm: Communicator, codec: ObjectCodec, sequence: Sequence[Any] | None, root: int, algorithm: str | None = None
 ) -> Request[Any]:
     """Send item i of the root's sequence to rank i (section 4.6)."""
     root, rank, is_root = checked_root(comm, root, "scatter")
     distribute = select(comm, registry.SCATTER, algorithm=algorithm)
-    call = _Call(comm, codec)
+    call = _Objects(comm, codec)
     blocks = call.blocks(sequence, "scatter") if is_root else None
     own = Block()
 
@@ -82,11 +82,11 @@ def scatter(
 
 
 def gather(
-    comm: Communicator, codec: Codec, obj: Any, root: int, algorithm: str | None = None
+    comm: Communicator, codec: ObjectCodec, obj: Any, root: int, algorithm: str | None = None
 ) -> Request[list[Any] | None]:
     """Collect the objects of all ranks at the root, in rank order; the result is None elsewhere (section 4.5)."""
     root, rank, is_root = checked_root(comm, root, "gather")
-    call = _Call(comm, codec)
+    call = _Objects(comm, codec)
     own = call.block(obj) if root >= 0 else Block()
     blocks = _empty(comm) if is_root else None
     collect = select(comm, registry.GATHER, algorithm=algorithm)
@@ -98,9 +98,9 @@ def gather(
     return _start(comm, run, Signature.of("gather", rank))
 
 
-def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None = None) -> Request[list[Any]]:
+def allgather(comm: Communicator, codec: ObjectCodec, obj: Any, algorithm: str | None = None) -> Request[list[Any]]:
     """Collect the objects of all ranks on every rank, in rank order (section 4.7)."""
-    call = _Call(comm, codec)
+    call = _Objects(comm, codec)
     own = call.block(obj)
     if comm.remote is not None:
         return _exchange(call, [own] * len(comm.targets), "allgather")
@@ -117,15 +117,15 @@ def allgather(comm: Communicator, codec: Codec, obj: Any, algorithm: str | None 
 
 
 def alltoall(
-    comm: Communicator, codec: Codec, sequence: Sequence[Any], algorithm: str | None = None
+    comm: Communicator, codec: ObjectCodec, sequence: Sequence[Any], algorithm: str | None = None
 ) -> Request[list[Any]]:
     """Send item r of every rank's sequence to rank r (section 4.8)."""
-    call = _Call(comm, codec)
+    call = _Objects(comm, codec)
     return _exchange(call, call.blocks(sequence, "alltoall"), "alltoall", algorithm)
 
 
 def _exchange(
-    call: _Call, outgoing: Sequence[Block], operation: str, algorithm: str | None = None
+    call: _Objects, outgoing: Sequence[Block], operation: str, algorithm: str | None = None
 ) -> Request[list[Any]]:
     """Start an exchange between all ranks: an alltoall, or an allgather on an intercommunicator."""
     comm = call.comm
@@ -141,7 +141,7 @@ def _exchange(
 
 def reduce(
     comm: Communicator,
-    codec: Codec,
+    codec: ObjectCodec,
     obj: Any,
     op: Operation,
     root: int,
@@ -165,24 +165,28 @@ def reduce(
     return _start(comm, run, Signature.of("reduce", rank, op))
 
 
-def allreduce(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
+def allreduce(
+    comm: Communicator, codec: ObjectCodec, obj: Any, op: Operation, algorithm: str | None = None
+) -> Request[Any]:
     """Combine the objects of all ranks in rank order on every rank (section 4.9.6)."""
     return _rootless(comm, codec, obj, op, registry.ALLREDUCE, algorithm)
 
 
-def scan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
+def scan(comm: Communicator, codec: ObjectCodec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
     """Combine the objects of the ranks up to and including this one in rank order (section 4.11)."""
     return _rootless(comm, codec, obj, op, registry.SCAN, algorithm)
 
 
-def exscan(comm: Communicator, codec: Codec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
+def exscan(
+    comm: Communicator, codec: ObjectCodec, obj: Any, op: Operation, algorithm: str | None = None
+) -> Request[Any]:
     """Combine the objects of the ranks below this one in rank order; None on rank 0 (MPI_Exscan, MPI-2)."""
     return _rootless(comm, codec, obj, op, registry.EXSCAN, algorithm)
 
 
 def _rootless(
     comm: Communicator,
-    codec: Codec,
+    codec: ObjectCodec,
     obj: Any,
     op: Operation,
     collective: registry.Collective[[Accumulator]],
@@ -209,18 +213,18 @@ def _rootless(
     return _start(comm, run, Signature.of(operation, None, op))
 
 
-def neighbor_allgather(comm: Communicator, codec: Codec, obj: Any) -> Request[list[Any]]:
+def neighbor_allgather(comm: Communicator, codec: ObjectCodec, obj: Any) -> Request[list[Any]]:
     """Collect the objects of all neighbours, in the order of incoming edges; None for PROC_NULL.
 
     Raises:
         InvalidTopologyError: the communicator has no topology, or a graph with more edges in one direction than back.
     """
-    near = Neighborhood.of(comm, "neighbor_allgather")
-    call = _Call(comm, codec)
+    near = Edges.of(comm, "neighbor_allgather")
+    call = _Objects(comm, codec)
     return _exchange_with_neighbors(call, near, [call.block(obj)] * near.outdegree, "neighbor_allgather")
 
 
-def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any]) -> Request[list[Any]]:
+def neighbor_alltoall(comm: Communicator, codec: ObjectCodec, sequence: Sequence[Any]) -> Request[list[Any]]:
     """Send an object to each neighbour. Results are in the order of incoming edges; None for PROC_NULL.
 
     Args:
@@ -230,14 +234,14 @@ def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any])
         InvalidArgumentError: the sequence has another length.
         InvalidTopologyError: as of `neighbor_allgather`.
     """
-    near = Neighborhood.of(comm, "neighbor_alltoall")
+    near = Edges.of(comm, "neighbor_alltoall")
     items = list(sequence)
     if len(items) != near.outdegree:
         raise InvalidArgumentError(
             f"{comm.where('neighbor_alltoall')}: expected {near.outdegree} objects, one for each neighbour that edges "
             f"lead to, got {len(items)}"
         )
-    call = _Call(comm, codec)
+    call = _Objects(comm, codec)
     outgoing = [Block() for _ in items]
     for block, _ in near.departures:
         outgoing[block] = call.block(items[block])
@@ -245,7 +249,7 @@ def neighbor_alltoall(comm: Communicator, codec: Codec, sequence: Sequence[Any])
 
 
 def _exchange_with_neighbors(
-    call: _Call, near: Neighborhood, outgoing: Sequence[Block], operation: str
+    call: _Objects, near: Edges, outgoing: Sequence[Block], operation: str
 ) -> Request[list[Any]]:
     async def run(channel: Channel) -> list[Any]:
         incoming = {block: Block() for block, _ in near.arrivals}
@@ -256,7 +260,7 @@ def _exchange_with_neighbors(
     return _start(call.comm, run, Signature.of(operation))
 
 
-class _Call:
+class _Objects:
     """Encodes and decodes the objects of a call; in an event loop, large ones in slices after the call has started.
 
     Args:
@@ -266,7 +270,7 @@ class _Call:
 
     __slots__ = ("_codec", "_encodings", "_stepwise", "comm")
 
-    def __init__(self, comm: Communicator, codec: Codec) -> None:
+    def __init__(self, comm: Communicator, codec: ObjectCodec) -> None:
         self.comm = comm
         self._codec = codec
         self._stepwise = cast(StepwiseCodec, codec) if comm.engine.driver.sliced and _has_steps(type(codec)) else None
@@ -331,7 +335,7 @@ def _copy(block: Block) -> Block:
     return copy
 
 
-def _accumulator(comm: Communicator, obj: Any, op: Operation, codec: Codec) -> ObjectAccumulator:
+def _accumulator(comm: Communicator, obj: Any, op: Operation, codec: ObjectCodec) -> ObjectAccumulator:
     if comm.native and comm.engine.driver.sliced and _has_steps(type(codec)):
         return SlicedAccumulator(comm.engine, obj, op, cast(StepwiseObjects, codec))
     return ObjectAccumulator(obj, op, codec)

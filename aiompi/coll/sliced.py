@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, Final, Protocol
 
-from aiompi.coll.accumulator import Codec, ObjectAccumulator
+from aiompi.coll.accumulator import ObjectAccumulator, ObjectCodec
 from aiompi.coll.block import Block, BlockReceive
 from aiompi.coll.shm_sync import hold_turn
 from aiompi.comm import Channel
@@ -26,7 +26,7 @@ from aiompi.wire.frame import Payload
 _UNKNOWN: Final = sys.maxsize
 
 
-class StepwiseObjects(Codec, StepwiseCodec, Protocol):
+class StepwiseObjects(ObjectCodec, StepwiseCodec, Protocol):
     """A codec for collectives that works in steps if it is asked to."""
 
 

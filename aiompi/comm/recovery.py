@@ -13,7 +13,7 @@ from aiompi.base.arguments import integer
 from aiompi.comm.communicator import Communicator
 from aiompi.comm.consensus import Consensus
 from aiompi.comm.group import Group
-from aiompi.engine import Recovery, Request
+from aiompi.engine import RecoveryService, Request
 from aiompi.engine.processes import FIRST_MET
 from aiompi.errors import InvalidArgumentError, ProcessFailedError, RevokedError
 
@@ -108,7 +108,7 @@ def begin(comm: Communicator) -> int:
     return number
 
 
-def ask(comm: Communicator, recovery: Recovery, number: int, flag: int, proposal: int = 0) -> Request[Agreed]:
+def ask(comm: Communicator, recovery: RecoveryService, number: int, flag: int, proposal: int = 0) -> Request[Agreed]:
     """Take part in an agreement; see `aiompi.wire.control.Agree`."""
     if comm.agreeing is not None:
         consensus = Consensus(comm, comm.agreeing, number)
@@ -116,8 +116,8 @@ def ask(comm: Communicator, recovery: Recovery, number: int, flag: int, proposal
     return recovery.agree(comm.context_id, number, comm.everybody(), flag, proposal, _acknowledged(comm))
 
 
-def recovery_of(comm: Communicator, operation: str) -> Recovery:
-    """Return the `Recovery` for `ask`: the agent, or the other members.
+def recovery_of(comm: Communicator, operation: str) -> RecoveryService:
+    """Return the `RecoveryService` for `ask`: the agent, or the other members.
 
     Raises:
         NotImplementedError: the job has other IMPI clients.

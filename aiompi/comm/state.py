@@ -6,7 +6,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, Protocol, SupportsIndex, TypeAlias
 
 from aiompi.base.arguments import integer
-from aiompi.base.attached import Attached
+from aiompi.base.attached import ByClass
 from aiompi.comm.attribute import COMMUNICATOR_KEYVALS, Attributes
 from aiompi.comm.channel import Route
 from aiompi.comm.contexts import AGREEMENTS, ContextIds
@@ -125,7 +125,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         self.attributes = Attributes(COMMUNICATOR_KEYVALS)
         self.errhandler: Errhandler = ERRORS_RETURN
         self.topology: Topology | None = None
-        self.attached = Attached()
+        self.attached = ByClass()
         self.slots: SlotGroup | None = None
         self.hints: dict[str, str] = {}
 

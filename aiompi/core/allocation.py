@@ -50,11 +50,11 @@ def allocate(nbytes: int) -> memoryview:
         return memoryview(bytearray(nbytes) if nbytes < LARGE else _fresh(nbytes))
     if not LARGE <= nbytes <= LARGEST:
         return np.empty(nbytes, np.uint8).data
-    from aiompi.core.watched import Watched  # imports NumPy
+    from aiompi.core.watched import WatchedBytes  # imports NumPy
 
     size = -(-nbytes // GRAIN) * GRAIN
     block = _again(size) or _fresh(size)
-    lease = Watched(size, np.uint8, block)
+    lease = WatchedBytes(size, np.uint8, block)
     lease.on_end = partial(_kept.append, block)
     return lease.data[:nbytes]
 

@@ -1,4 +1,4 @@
-"""`Watched`, memory that reports when nothing refers to it any more. A separate module, because it needs NumPy."""
+"""`WatchedBytes`, memory that reports when nothing refers to it any more. A separate module, because it needs NumPy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 
-class Watched(np.ndarray[Any, np.dtype[np.uint8]]):
+class WatchedBytes(np.ndarray[Any, np.dtype[np.uint8]]):
     """Bytes in memory of another object, which is not an array.
 
     Every array or memoryview over the memory refers to this array: NumPy replaces the base of an array only by a base

@@ -37,7 +37,7 @@ def create_from_group(group: Group, stringtag: str) -> Request[Communicator]:
         InvalidArgumentError: the string tag is too long.
         NotImplementedError: messages between the members pass through IMPI hosts.
     """
-    call = _Call("Comm_create_from_group", group, stringtag)
+    call = _GroupCall("Comm_create_from_group", group, stringtag)
 
     async def run(comm: Communicator, channel: Channel) -> Communicator:
         return derive(comm, comm.group, await NativeAgreement(comm).reach(OneGroup(channel)))
@@ -63,14 +63,14 @@ def create_from_groups(
         InvalidGroupError, InvalidArgumentError, NotImplementedError: see `create_from_group`.
     """
     operation = "Intercomm_create_from_groups"
-    call = _Call(operation, group, stringtag)
+    call = _GroupCall(operation, group, stringtag)
     own, leaders = _leader(operation, "local", leader, group), None
     if group.rank == leader:
         remote = instance(remote_group, Group, f"{operation}: remote_group", "a Group")
         pair = sorted((own, _leader(operation, "remote", remote_leader, remote)))
         if Group.Intersection(group, remote).size:
             raise InvalidCommError(f"{operation}: {group} and {remote} have processes in common; they must be in one")
-        leaders = _Call(operation, Group.of(pair, group.own, group.session), stringtag, "leaders")
+        leaders = _GroupCall(operation, Group.of(pair, group.own, group.session), stringtag, "leaders")
 
     async def run(comm: Communicator, channel: Channel) -> Communicator:
         async def between(_: Communicator, bridge: Channel) -> Communicator:
@@ -82,7 +82,7 @@ def create_from_groups(
     return call.start(run)
 
 
-class _Call:
+class _GroupCall:
     """A call by the members of a group, with the temporary communicator for their agreement.
 
     Args:

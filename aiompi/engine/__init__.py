@@ -17,13 +17,13 @@ from aiompi.engine.probe import MessageListener
 from aiompi.engine.receive import Receive
 from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import ChainedRequest, Schedule
-from aiompi.engine.seams import Driver, Link, Poller, Recovery, Timer
+from aiompi.engine.seams import Driver, Link, Poller, RecoveryService, Timer
 from aiompi.engine.send import Mode, Send
 from aiompi.engine.slots import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, ordinal, room
 
 __all__ = [
     "AwaitableCall", "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "MessageListener", "Driver", "Engine",
     "GeneralizedRequest", "Link", "Message", "Mode", "Endpoint", "Peer",
-    "PersistentRequest", "Poller", "Receive", "Recovery", "Request", "Scattered",
+    "PersistentRequest", "Poller", "Receive", "RecoveryService", "Request", "Scattered",
     "ScatteredReceive", "Schedule", "Send", "Timer", "ChainedRequest", "Waiter", "ordinal", "room"
 ]  # fmt: skip

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from aiompi.base.attached import Attached
+from aiompi.base.attached import ByClass
 from aiompi.core import Request
 from aiompi.engine.bsend import Attachment
 from aiompi.engine.credit import NO_CREDIT
@@ -105,7 +105,7 @@ class Engine(Receiving):
         self.unawaited: set[Send] = set()
         self.held_sends: set[HeldSend] = set()
         self.attachment = Attachment(self)
-        self.attached = Attached()
+        self.attached = ByClass()
         self.outside: set[object] = set()
         self.completed_send: Request[None] = Request(self)
         self.completed_send.complete()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from aiompi.core import Request
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.processes import Program
-    from aiompi.engine.seams import Link, Recovery
+    from aiompi.engine.seams import Link, RecoveryService
     from aiompi.engine.slots import SlotProvider
     from aiompi.wire.control import BusinessCard, Obituary
 
@@ -59,7 +59,7 @@ class Environment:
         """End the job because of an error that no call can report."""
 
     @property
-    def recovery(self) -> Recovery | None:
+    def recovery(self) -> RecoveryService | None:
         """Answers questions about communicators with failed members; None if the job has no such service."""
         return None
 

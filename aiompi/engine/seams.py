@@ -64,7 +64,7 @@ class StepwiseCodec(StepwiseDecode, Protocol):
         """Encode in steps."""
 
 
-class Recovery(Protocol):
+class RecoveryService(Protocol):
     """The questions of a rank to the agent of its job about communicators with failed members."""
 
     @property

@@ -19,7 +19,7 @@ from aiompi.engine import Request
 from aiompi.errors import FileError, InvalidArgumentError, LocalProtocolError, MPIError
 from aiompi.file import transfer
 from aiompi.file.aggregation import Pieces
-from aiompi.file.collective import Collective
+from aiompi.file.collective import CollectiveAccess
 from aiompi.file.disk import Disk
 from aiompi.file.failures import agree, fail, of_cause
 from aiompi.file.hints import Hints
@@ -128,7 +128,7 @@ class Access:
             before = self.position
             start = self._start(offset, nbytes, name)
             after = self.position
-            call = Collective(self, name, buffer, nbytes, writing=writing, at_once=at_once)
+            call = CollectiveAccess(self, name, buffer, nbytes, writing=writing, at_once=at_once)
 
             async def run(channel: Channel) -> int:
                 try:
@@ -148,7 +148,7 @@ class Access:
         def prepare() -> Steps[int]:
             buffer, nbytes = self._resolve(spec, name, writing)
             unit = self.view.unit
-            call = Collective(self, name, buffer, nbytes, writing=writing, at_once=at_once)
+            call = CollectiveAccess(self, name, buffer, nbytes, writing=writing, at_once=at_once)
 
             async def run(channel: Channel) -> int:
                 told = await agree(channel, None, _NUMBER.pack(nbytes // unit))

@@ -58,7 +58,7 @@ class _Told(NamedTuple):
     way: int
 
 
-class Collective:
+class CollectiveAccess:
     """A collective access of one rank.
 
     Args:
@@ -229,7 +229,7 @@ class _Exchange:
     """
 
     def __init__(
-        self, call: Collective, channel: Channel, told: Sequence[_Told], pieces: Pieces, stream: memoryview
+        self, call: CollectiveAccess, channel: Channel, told: Sequence[_Told], pieces: Pieces, stream: memoryview
     ) -> None:
         self._call, self._channel, self._pieces, self.stream = call, channel, pieces, stream
         self._fd, self._disk = call.file.fd, call.file.disk

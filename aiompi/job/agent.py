@@ -1,4 +1,4 @@
-"""The connection of a rank to the launcher's agent: `Contact` says where the agent is, `Agent` talks to it."""
+"""The connection of a rank to the launcher's agent: `Contact` has its address, `AgentConnection` talks to it."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def in_thread(engine: Engine, call: Callable[[], T]) -> Request[T]:
     return request
 
 
-class Agent:
+class AgentConnection:
     """Exchanges control messages with the agent.
 
     Args:

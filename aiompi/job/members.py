@@ -31,7 +31,7 @@ from aiompi.errors import (
     failure,
 )
 from aiompi.face.native.job import World, begin, rank_for, world_of
-from aiompi.job.agent import Agent, Contact
+from aiompi.job.agent import AgentConnection, Contact
 from aiompi.job.assembly import Assembly
 from aiompi.job.changes import Changes, Event, Member, MemberChange
 from aiompi.job.program import refuse_while_loading
@@ -85,7 +85,7 @@ class Job:
         for number in sorted(now.keys() - before.keys()):
             self._note(MemberChange("joined", now[number], ""))
 
-    def _take(self, change: control.MemberChange) -> None:
+    def _take(self, change: control.MembershipChange) -> None:
         self._note(MemberChange(change.kind, Member(**change.member), change.cause))
 
     def _note(self, change: MemberChange) -> None:
@@ -172,7 +172,7 @@ class Membership:
         self._begun = False
         self._settings = settings
         self._engine = Engine(0, 1, settings or settings_module.load(), self._driver)
-        self._agent: Agent
+        self._agent: AgentConnection
         self._entered: Request[None] = Request(self._engine)
         self._calls = 0
         self._answer: Assembly | None = None
@@ -195,7 +195,7 @@ class Membership:
             return self
         self._begun = True
         contact = Contact(f"tcp:{self.job.address}", self._key, hello.RANK_ANY, launched=False)
-        self._agent = Agent(self._engine, contact, self._on_message, self._on_lost)
+        self._agent = AgentConnection(self._engine, contact, self._on_message, self._on_lost)
         try:
             await self._agent.connected
             self._agent.send(self._enter)
@@ -218,7 +218,7 @@ class Membership:
                     self._agent.watch(message.heartbeat, message.namespace)
                 self.job._enter(message.members)
                 self._entered.complete()
-            case control.MemberChange():
+            case control.MembershipChange():
                 self.job._take(message)
             case control.Assembled() if message.number == self._calls and self._answer and not self._answer.done():
                 self._answer.set_result(message)

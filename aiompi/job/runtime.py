@@ -18,7 +18,7 @@ from aiompi.driver.spin import cores
 from aiompi.engine import Driver, Request, Schedule
 from aiompi.errors import JobAbortedError, LocalProtocolError, ProcessFailedError, RevokedError, failure
 from aiompi.job import finalize, fork, start
-from aiompi.job.agent import Agent, Contact
+from aiompi.job.agent import AgentConnection, Contact
 from aiompi.job.published_names import PublishedNames
 from aiompi.job.wiring import Wiring
 from aiompi.objects import Codec
@@ -82,7 +82,7 @@ class Runtime:
         self.contact = contact
         self.parent: Communicator | None = None
         self.parting: Callable[[], Request[None]] | None = None
-        self.agent: Agent | None = None
+        self.agent: AgentConnection | None = None
         self.welcome: Request[control.Welcome] = Request(self.engine)
         self.cards: Request[list[control.BusinessCard]] = Request(self.engine)
         self._started: Schedule[None] | None = None

@@ -10,7 +10,7 @@ from aiompi.constants import CONTEXT_SELF, CONTEXT_WORLD
 from aiompi.create import ports
 from aiompi.driver.spin import cores, throttled
 from aiompi.errors import failure
-from aiompi.job.agent import Agent, Contact
+from aiompi.job.agent import AgentConnection, Contact
 from aiompi.net import interfaces
 from aiompi.transport import registry
 from aiompi.transport.loopback import Loopback
@@ -64,7 +64,7 @@ async def start(runtime: Runtime) -> None:
 async def _join(runtime: Runtime, contact: Contact) -> list[control.BusinessCard]:
     """Join the job; return the business cards of all ranks when all of them have joined."""
     engine, wiring = runtime.engine, runtime.wiring
-    runtime.agent = agent = Agent(engine, contact, runtime.on_message, runtime.on_agent_lost)
+    runtime.agent = agent = AgentConnection(engine, contact, runtime.on_message, runtime.on_agent_lost)
     await agent.connected
     agent.send(control.Join(os.getpid(), liveness.namespace(), contact.world))
     welcome = await runtime.welcome

@@ -11,7 +11,7 @@ from aiompi.engine import Driver, Endpoint, Engine, Link, Peer, Request
 from aiompi.engine.blame import cause_of
 from aiompi.engine.environment import Environment
 from aiompi.engine.processes import Program
-from aiompi.engine.seams import Recovery
+from aiompi.engine.seams import RecoveryService
 from aiompi.engine.slots import SlotProvider
 from aiompi.errors import InvalidArgumentError, OtherError
 from aiompi.job.failure_detector import FailureDetector
@@ -185,7 +185,7 @@ class Wiring(Environment):
         self._on_fatal(error)
 
     @property
-    def recovery(self) -> Recovery | None:
+    def recovery(self) -> RecoveryService | None:
         if self._alone and self.transports:
             return self.loopback.recovery
         return self.agent_recovery

@@ -1,7 +1,7 @@
 """The hello over a socket, at both ends of every connection except connections between IMPI clients.
 
-`channel_of` alone decides how a connection is protected. The decision does not depend on addresses, because an attacker
-between the ends can choose them. The proofs of the hello cover the decision of each end (`aiompi.wire.hello`).
+`protection_of` alone decides how a connection is protected. The decision does not depend on addresses, because an
+attacker between the ends can choose them. The proofs of the hello cover the decision of each end (`aiompi.wire.hello`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from aiompi.errors import InvalidArgumentError, RemoteProtocolError
 from aiompi.net import interfaces
 from aiompi.settings import Settings
-from aiompi.wire.hello import Acceptor, Channel, Handshake
+from aiompi.wire.hello import Acceptor, Handshake, Protection
 
 if TYPE_CHECKING:
     from aiompi.net.tls import SecureSocket
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 _ROOT: Final = 0
 
 
-def channel_of(sock: socket.socket, settings: Settings) -> Channel:
+def protection_of(sock: socket.socket, settings: Settings) -> Protection:
     """Return how this end of a connection is protected."""
     if sock.family == socket.AF_UNIX:
-        return Channel.LOCAL
-    return Channel.PLAIN if settings.tls == "off" else Channel.ENCRYPTED
+        return Protection.LOCAL
+    return Protection.PLAIN if settings.tls == "off" else Protection.ENCRYPTED
 
 
 class Greeter:
@@ -38,7 +38,7 @@ class Greeter:
 
     Args:
         sock: the connection; the caller closes `socket` at the end.
-        handshake: of this end, with the channel that `channel_of` returns.
+        handshake: of this end, with the channel that `protection_of` returns.
         settings: have the certificate.
 
     Attributes:
@@ -54,7 +54,7 @@ class Greeter:
         self._settings = settings
         self._begun = False
         self._secure: SecureSocket | None = None  # set when the TLS handshake begins
-        self._bound = handshake.channel is not Channel.ENCRYPTED  # True once the hello is for this channel
+        self._bound = handshake.channel is not Protection.ENCRYPTED  # True once the hello is for this channel
 
     def advance(self) -> bool:
         """Go on without waiting; return True once both ends have proven the key for this channel.
@@ -66,7 +66,7 @@ class Greeter:
         try:
             if not self._begun:
                 self._begun = True
-                if self.handshake.channel is Channel.LOCAL:
+                if self.handshake.channel is Protection.LOCAL:
                     self._check_user()
                 else:  # otherwise a message would wait 40 ms for its predecessor, here and later
                     self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -19,7 +19,7 @@ from aiompi import settings
 from aiompi.errors import RemoteProtocolError
 from aiompi.job.bootstrap import meeting
 from aiompi.net import interfaces
-from aiompi.net.handshake import Greeter, channel_of
+from aiompi.net.handshake import Greeter, protection_of
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Acceptor, Connector, new_key
 
 #: the environment variable with the key, in hexadecimal form; the launcher passes it on to other hosts like its own
@@ -154,7 +154,7 @@ class Listener:
     def _accept(self) -> dict[int, Link]:
         sock, _ = self._socket.accept()
         sock.settimeout(0.0)
-        channel = channel_of(sock, self._settings)
+        channel = protection_of(sock, self._settings)
         handshake = Acceptor.alone(self.key, role=ROLE_CONTROL, rank=RANK_AGENT, channel=channel)
         self._greeters[sock.fileno()] = Greeter(sock, handshake, self._settings)
         if len(self._greeters) > _GREETINGS:
@@ -198,7 +198,7 @@ def connect(address: str, key: bytes, rank: int) -> Link:
     for host in [where] if kind == "unix" else hosts.split(","):
         try:
             sock = _connected(host, None if kind == "unix" else int(port))
-            channel = channel_of(sock, loaded)
+            channel = protection_of(sock, loaded)
             handshake = Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT, channel=channel)
             return _greeted(Greeter(sock, handshake, loaded))
         except (OSError, RemoteProtocolError) as error:

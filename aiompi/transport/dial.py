@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 from aiompi.engine import Driver, Timer
 from aiompi.engine.blame import cause_of
 from aiompi.net import interfaces
-from aiompi.net.handshake import Greeter, channel_of
+from aiompi.net.handshake import Greeter, protection_of
 from aiompi.settings import Settings
 from aiompi.transport.resolve import Address
 from aiompi.wire import liveness
-from aiompi.wire.hello import Channel, Handshake
+from aiompi.wire.hello import Handshake, Protection
 
 #: seconds between attempts when the backlog of a Unix listener is full; no event reports that it has room
 BACKLOG_RETRY: Final = 0.005
@@ -150,7 +150,7 @@ class Dialling:
 
     Args:
         addresses: addresses to try, in this order.
-        new_handshake: returns the handshake for an attempt, given how its connection is protected (`Channel`).
+        new_handshake: returns the handshake for an attempt, given how its connection is protected (`Protection`).
         settings: say whether and how connections are encrypted.
         limits: how long to try. An address that does not answer soon is tried again after the others.
         done: called with this object and None, or a description of the failure; never inside this constructor.
@@ -167,7 +167,7 @@ class Dialling:
         self,
         driver: Driver,
         addresses: Sequence[Address],
-        new_handshake: Callable[[Channel], Handshake],
+        new_handshake: Callable[[Protection], Handshake],
         settings: Settings,
         limits: Limits,
         done: Callable[[Dialling, str | None], object],
@@ -263,7 +263,7 @@ class Dialling:
         self._unwatch()
         self._hello_deadline = self._hello_deadline or self._driver.now() + self._limits.timeout
         timeout = None if self._limits.wait_for_hello else self._limits.timeout
-        handshake = self._new_handshake(channel_of(self.socket, self._settings))
+        handshake = self._new_handshake(protection_of(self.socket, self._settings))
         self._greeting = Greeting(self._driver, self.socket, handshake, self._settings, timeout, self._greeted)
         self._greeting.read()
 

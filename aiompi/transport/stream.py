@@ -14,13 +14,13 @@ from aiompi import errors
 from aiompi.core.awaits import warn_unraisable
 from aiompi.engine import Endpoint, Engine, Link, Peer, Timer
 from aiompi.engine.seams import BufferOwner
-from aiompi.net.handshake import channel_of
+from aiompi.net.handshake import protection_of
 from aiompi.transport.connection import Connection
 from aiompi.transport.dial import EXHAUSTED, Dialling, Greeting, Limits, describe
 from aiompi.transport.resolve import Address
 from aiompi.transport.template import Site, Transport
 from aiompi.wire.frame import EAGER, FrameReader, Payload
-from aiompi.wire.hello import ROLE_PEER, Acceptor, Channel, Connector
+from aiompi.wire.hello import ROLE_PEER, Acceptor, Connector, Protection
 
 #: most connections that have not proven the key yet, beyond one for each rank; a further one replaces another
 MAX_GREETINGS: Final = 128
@@ -126,7 +126,7 @@ class StreamTransport(Transport):
         namespace, target = self.engine.processes.namespace_of(peer.rank)
         key = namespace.key_for(target)
 
-        def handshake(channel: Channel) -> Connector:
+        def handshake(channel: Protection) -> Connector:
             return Connector(
                 key, role=ROLE_PEER, rank=namespace.own, target=target, channel=channel, namespace=namespace.id
             )
@@ -199,7 +199,9 @@ class StreamTransport(Transport):
                 self._make_room()
             self.set_options(sock)
             settings = self.engine.settings
-            handshake = Acceptor(self.engine.processes.namespaces, role=ROLE_PEER, channel=channel_of(sock, settings))
+            handshake = Acceptor(
+                self.engine.processes.namespaces, role=ROLE_PEER, channel=protection_of(sock, settings)
+            )
             greeting = Greeting(self.engine.driver, sock, handshake, settings, settings.connect_timeout, self._accepted)
             self._greetings[greeting] = None
 

@@ -24,7 +24,7 @@ In an open job (`aiompi-launch --serve` without a number) a process is a member 
 
     member                                      agent
     Enter(pid, host, attributes, ...)     -->
-                                          <--   Entered(member, members), and then MemberChange(...) at any time
+                                          <--   Entered(member, members), and then MembershipChange(...) at any time
     Assemble(number, at_least, within)    -->
                                           <--   Assembled(number, generation, rank, members)   to each member of a world
       ... which connect once more, as ranks of that world: Join(pid, generation) ...
@@ -337,7 +337,7 @@ class Entered(NamedTuple):
     namespace: str = ""
 
 
-class MemberChange(NamedTuple):
+class MembershipChange(NamedTuple):
     """A member has joined, left or failed, as `kind` says; `cause` is the cause of a failure."""
 
     kind: str
@@ -413,7 +413,7 @@ class Outdated(NamedTuple):
 Message: TypeAlias = (
     Join | Welcome | Card | Cards | Abort | Left | Finalize | Finalized | Leave | ReportRequest | Report
     | Failed | Revoke | Agree | Agreed | Suspect
-    | Enter | Entered | MemberChange | Assemble | Withdraw | Assembled | Outdated
+    | Enter | Entered | MembershipChange | Assemble | Withdraw | Assembled | Outdated
     | Inquire | Awaiting | Obituary | LookRequest | Looked
 )  # fmt: skip
 
@@ -438,7 +438,7 @@ MESSAGES: Final[Table] = {
     16: (Suspect, (int, str)),
     17: (Enter, (int, str, str, dict)),
     18: (Entered, (int, GenericAlias(list, dict), float, str)),
-    19: (MemberChange, (str, dict, str)),
+    19: (MembershipChange, (str, dict, str)),
     20: (Assemble, (int, int, float)),
     21: (Withdraw, (int,)),
     22: (Assembled, (int, int, int, list[int], str)),
@@ -454,7 +454,7 @@ _LONGEST: Final[dict[type[Any], int]] = {
     Card: 2**16, Enter: MAX_ATTRIBUTES + 2**10, Obituary: 4 * MAX_OBITUARY + 2**10, Looked: 2**12,
 }  # fmt: skip
 #: levels of lists and dicts that the agent adds around a field of a rank or a member when it forwards the field
-_AROUND: Final[dict[type[Any], int]] = {Cards: 1, Entered: 2, MemberChange: 1}
+_AROUND: Final[dict[type[Any], int]] = {Cards: 1, Entered: 2, MembershipChange: 1}
 _SURROGATES: Final = "surrogatepass"  # paths and texts of exceptions may hold bytes that are not UTF-8
 _CODES: Final = {message: code for code, (message, _) in MESSAGES.items()}
 

@@ -5,9 +5,9 @@
                                  <--   Reply  banner channel nonce HMAC(key, "acceptor" Hello banner channel nonce)
     Proof  HMAC(key, "connector" Hello Reply)  -->
 
-The channel says what protects the connection at that end (`Channel`). The proofs cover the channel, and the connection
-ends if the two ends name different channels. So an attacker between the two ends cannot make one end encrypt and the
-other end send in clear.
+The channel says what protects the connection at that end (`Protection`). The proofs cover the channel, and the
+connection ends if the two ends name different channels. So an attacker between the two ends cannot make one end encrypt
+and the other end send in clear.
 
 For an encrypted connection, a TLS handshake follows, and both ends prove the key once more over the channel. So an
 attacker cannot relay the first proofs and be the end of two channels (`aiompi.net.tls.binding`):
@@ -63,8 +63,8 @@ _PAIR: Final = struct.Struct("!QQ")
 _REPLY: Final = struct.Struct(f"!{BANNER_BYTES}sB{NONCE_BYTES}s{PROOF_BYTES}s")
 
 
-class Channel(enum.IntEnum):
-    """The protection of a connection against attackers between its ends (see `aiompi.net.handshake.channel_of`)."""
+class Protection(enum.IntEnum):
+    """The protection of a connection against attackers between its ends (see `aiompi.net.handshake.protection_of`)."""
 
     #: a Unix socket, whose other end is a process of the same user
     LOCAL = 1
@@ -75,9 +75,9 @@ class Channel(enum.IntEnum):
 
 
 _WORDS: Final = {
-    Channel.LOCAL: "is a Unix socket",
-    Channel.ENCRYPTED: "is TCP that is to be encrypted (AIOMPI_TLS is not off)",
-    Channel.PLAIN: "is TCP that is not encrypted (AIOMPI_TLS=off)",
+    Protection.LOCAL: "is a Unix socket",
+    Protection.ENCRYPTED: "is TCP that is to be encrypted (AIOMPI_TLS is not off)",
+    Protection.PLAIN: "is TCP that is not encrypted (AIOMPI_TLS=off)",
 }
 
 
@@ -195,7 +195,7 @@ class Handshake:
         peer_rank: rank that the peer claims, valid once `done`.
     """
 
-    def __init__(self, key: bytes, peer_rank: int, needed: int, channel: Channel) -> None:
+    def __init__(self, key: bytes, peer_rank: int, needed: int, channel: Protection) -> None:
         self.channel = channel
         self.key = key
         self._buffer = bytearray()
@@ -262,7 +262,7 @@ class Handshake:
         other = next((words for channel, words in _WORDS.items() if channel == theirs), "is of an unknown kind")
         cause = (
             "something in between passes on what they say"
-            if Channel.LOCAL in (theirs, self.channel)
+            if Protection.LOCAL in (theirs, self.channel)
             else "set AIOMPI_TLS alike at both ends"
         )
         raise RemoteProtocolError(
@@ -283,7 +283,7 @@ class Connector(Handshake):
     """
 
     def __init__(
-        self, key: bytes, *, role: int, rank: int, target: int, channel: Channel, namespace: bytes = NO_NAMESPACE
+        self, key: bytes, *, role: int, rank: int, target: int, channel: Protection, namespace: bytes = NO_NAMESPACE
     ) -> None:
         super().__init__(key, target, _REPLY.size, channel)
         nonce = os.urandom(NONCE_BYTES)
@@ -319,7 +319,7 @@ class Acceptor(Handshake):
         refusal: why a peer with another protocol, or with the key but another channel, was refused; otherwise empty.
     """
 
-    def __init__(self, namespaces: Mapping[bytes, Namespace], *, role: int, channel: Channel) -> None:
+    def __init__(self, namespaces: Mapping[bytes, Namespace], *, role: int, channel: Protection) -> None:
         super().__init__(b"", RANK_ANY, _HELLO.size, channel)
         self.refusal = ""
         self.namespace: Namespace
@@ -328,7 +328,7 @@ class Acceptor(Handshake):
         self._role = role
 
     @classmethod
-    def alone(cls, key: bytes, *, role: int, rank: int, channel: Channel, launched: bool = False) -> Acceptor:
+    def alone(cls, key: bytes, *, role: int, rank: int, channel: Protection, launched: bool = False) -> Acceptor:
         """Return the acceptor of a process that has one key: an agent or an IMPI host.
 
         Args:

@@ -22,7 +22,7 @@ def impersonate(path, keys, claimed, target, namespace, role=hello.ROLE_PEER):
             sock.connect(path)
             sock.settimeout({LIMIT})
             connector = hello.Connector(
-                key, role=role, rank=claimed, target=target, channel=hello.Channel.LOCAL, namespace=namespace
+                key, role=role, rank=claimed, target=target, channel=hello.Protection.LOCAL, namespace=namespace
             )
             connector._check = lambda *_: None
             sock.sendall(connector.data_to_send())

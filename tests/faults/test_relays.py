@@ -17,7 +17,7 @@ import pytest
 
 import aiompi
 from aiompi.errors import JobAbortedError, RemoteProtocolError
-from aiompi.net.handshake import Greeter, channel_of
+from aiompi.net.handshake import Greeter, protection_of
 from aiompi.settings import Settings
 from aiompi.wire import control, frame
 from aiompi.wire.frame import HEADER
@@ -147,9 +147,9 @@ def ends_of(connector: socket.socket, acceptor: socket.socket, *tls: str) -> tup
     begins, answers = (Settings(tls=each) for each in tls)
     for sock in (connector, acceptor):
         sock.setblocking(False)
-    channel = channel_of(connector, begins)
+    channel = protection_of(connector, begins)
     hello = Connector(KEY, role=ROLE_CONTROL, rank=0, target=RANK_AGENT, channel=channel)
-    other = Acceptor.alone(KEY, role=ROLE_CONTROL, rank=RANK_AGENT, channel=channel_of(acceptor, answers))
+    other = Acceptor.alone(KEY, role=ROLE_CONTROL, rank=RANK_AGENT, channel=protection_of(acceptor, answers))
     return Greeter(connector, hello, begins), Greeter(acceptor, other, answers)
 
 

@@ -43,7 +43,7 @@ class Agent:
 
     async def shake_hands(self, key: str = KEY) -> None:
         handshake = hello.Acceptor.alone(
-            bytes.fromhex(key), role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+            bytes.fromhex(key), role=hello.ROLE_CONTROL, rank=hello.RANK_AGENT, channel=hello.Protection.PLAIN
         )
         while not handshake.done:
             handshake.receive_data(await self._reader.readexactly(handshake.needed))

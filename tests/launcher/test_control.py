@@ -83,7 +83,7 @@ class Rank:
     async def prove(self, rank: int = 0, key: bytes = KEY, *, piece: int = 65536, then: bytes = b"") -> None:
         """The handshake, with what follows it directly behind."""
         handshake = hello.Connector(
-            key, role=hello.ROLE_CONTROL, rank=rank, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+            key, role=hello.ROLE_CONTROL, rank=rank, target=hello.RANK_AGENT, channel=hello.Protection.PLAIN
         )
         await self.write(handshake.data_to_send(), piece=piece)
         handshake.receive_data(await self.read(handshake.needed))
@@ -198,7 +198,9 @@ async def test_a_rank_of_another_version(observer: Observer, ranks: list[Rank], 
     ours = version.banner()
     with monkeypatch.context() as patched:
         patched.setattr(version, "own", version.Release(7, "0.7.1"))
-        await ranks[0].write(hello.Connector(KEY, role=7, rank=0, target=7, channel=hello.Channel.PLAIN).data_to_send())
+        await ranks[0].write(
+            hello.Connector(KEY, role=7, rank=0, target=7, channel=hello.Protection.PLAIN).data_to_send()
+        )
     assert await ranks[0].read(len(ours)) == ours
     assert await ranks[0].is_dropped()
     (text,) = observer.strangers
@@ -212,7 +214,7 @@ async def test_a_connection_that_is_reset_after_its_proof(observer: Observer, ra
     failures: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
     handshake = hello.Connector(
-        KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+        KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Protection.PLAIN
     )
     await ranks[0].write(handshake.data_to_send())
     handshake.receive_data(await ranks[0].read(handshake.needed))
@@ -233,7 +235,7 @@ async def test_a_connection_that_is_reset_after_its_proof(observer: Observer, ra
 async def test_only_a_rank_that_has_read_the_answer_may_have_another_key(observer: Observer, ranks: list[Rank]):
     """One that is killed has not read it, or has proven the key."""
     begins = [
-        hello.Connector(KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN)
+        hello.Connector(KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Protection.PLAIN)
         for _ in ranks
     ]
     for rank, begin in zip(ranks, begins, strict=True):
@@ -263,7 +265,7 @@ async def test_a_crowd_of_one_source_holds_up_no_other(
     monkeypatch.setattr(listen, "_BEGUN", LIMIT)
     server = ControlServer(observer, KEY, listener, hello_timeout=LIMIT, settings=Settings(tls="off"))
     first = hello.Connector(
-        KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+        KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Protection.PLAIN
     ).data_to_send()
     crowd = [Rank(port, "127.0.0.2") for _ in range(60)]
     for each in crowd:
@@ -312,7 +314,7 @@ async def test_of_too_many_that_wait_the_last_of_the_largest_crowd_are_closed(
 @pytest.mark.asyncio
 async def test_wrong_key(observer: Observer, ranks: list[Rank]):
     handshake = hello.Connector(
-        b"x" * 32, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+        b"x" * 32, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Protection.PLAIN
     )
     await ranks[0].write(handshake.data_to_send())
     await ranks[0].read(handshake.needed)
@@ -402,7 +404,7 @@ async def test_a_crowd_of_strangers_pushes_out_no_rank_that_has_begun(
     monkeypatch.setattr(listen, "_BEGUN", LIMIT)
     await until(lambda: len(server._strangers) == 3)
     handshake = hello.Connector(
-        KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Channel.PLAIN
+        KEY, role=hello.ROLE_CONTROL, rank=0, target=hello.RANK_AGENT, channel=hello.Protection.PLAIN
     )
     whole = handshake.data_to_send()
     await ranks[0].write(whole[:10])

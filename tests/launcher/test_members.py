@@ -61,15 +61,15 @@ def test_members_are_told_of_each_other() -> None:
     table = Table(2)
     card = [control.MemberCard(id=n, host="host", since=12.5, attributes={"a": 1}) for n in (1, 2)]
     assert table.told(control.Entered) == [(1, control.Entered(1, card[:1])), (2, control.Entered(2, card))]
-    assert table.told(control.MemberChange) == [(1, control.MemberChange("joined", card[1], ""))]
+    assert table.told(control.MembershipChange) == [(1, control.MembershipChange("joined", card[1], ""))]
     table.send(2, control.Leave())
-    assert table.told(control.MemberChange)[1:] == [(1, control.MemberChange("left", card[1], ""))]
+    assert table.told(control.MembershipChange)[1:] == [(1, control.MembershipChange("left", card[1], ""))]
     assert Hangup(2) in table.done
     assert table.enter() == 3, "no number is given twice"
     table.members.lost(3, "")
     table.collect()
-    ((_, change),) = table.told(control.MemberChange)[3:]
-    assert isinstance(change, control.MemberChange)
+    ((_, change),) = table.told(control.MembershipChange)[3:]
+    assert isinstance(change, control.MembershipChange)
     assert (change.kind, change.cause) == ("failed", "closed its connection to the job without leaving it")
 
 

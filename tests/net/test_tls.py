@@ -12,9 +12,9 @@ import pytest
 
 from aiompi.errors import InvalidArgumentError
 from aiompi.net import tls
-from aiompi.net.handshake import channel_of
+from aiompi.net.handshake import protection_of
 from aiompi.settings import Settings
-from aiompi.wire.hello import Channel
+from aiompi.wire.hello import Protection
 from support.jobs import Site
 from support.middle import HELLO, Middle, as_environ, certificates
 from support.worlds import PolledWorld, isend
@@ -112,16 +112,16 @@ def test_an_end_without_tls_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tls", "channel"), [("auto", Channel.ENCRYPTED), ("on", Channel.ENCRYPTED), ("off", Channel.PLAIN)]
+    ("tls", "channel"), [("auto", Protection.ENCRYPTED), ("on", Protection.ENCRYPTED), ("off", Protection.PLAIN)]
 )
-def test_which_connections_are_encrypted(tls: str, channel: Channel) -> None:
+def test_which_connections_are_encrypted(tls: str, channel: Protection) -> None:
     """The addresses of the ends say nothing, because something in between can choose them."""
     settings = Settings(tls=tls)
     for family in (socket.AF_INET, socket.AF_INET6):
         with socket.socket(family) as sock:
-            assert channel_of(sock, settings) is channel
+            assert protection_of(sock, settings) is channel
     with socket.socket(socket.AF_UNIX) as sock:
-        assert channel_of(sock, settings) is Channel.LOCAL
+        assert protection_of(sock, settings) is Protection.LOCAL
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from aiompi.driver.aio import AsyncioDriver
 from aiompi.driver.blocking import BlockingDriver
 from aiompi.engine import Driver, Engine, Link, Mode, Peer, Request
 from aiompi.engine.environment import Environment
-from aiompi.engine.seams import BufferOwner, Recovery
+from aiompi.engine.seams import BufferOwner, RecoveryService
 from aiompi.engine.slots import SlotProvider
 from aiompi.settings import Settings
 from aiompi.transport.loopback import Hub, Loopback
@@ -35,7 +35,7 @@ from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.stream import StreamLink, StreamTransport
 from aiompi.transport.template import Site, Transport
 from aiompi.wire.frame import HEADER, HEADER_BYTES, FrameReader, Payload
-from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Channel, Connector
+from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Connector, Protection
 
 from . import limits
 from .frames import Header
@@ -175,7 +175,7 @@ class Surroundings(Environment):
         return next(filter(None, (transport.slot_provider for transport in self.transports)), None)
 
     @property
-    def recovery(self) -> Recovery | None:
+    def recovery(self) -> RecoveryService | None:
         return next((each.recovery for each in self.transports if isinstance(each, Loopback)), None)
 
 
@@ -452,7 +452,7 @@ class RawPeer:
         self._to = to
         address = world.addresses[to]
         tcp = isinstance(address[1], int)
-        self.channel = Channel.PLAIN if tcp else Channel.LOCAL
+        self.channel = Protection.PLAIN if tcp else Protection.LOCAL
         self.socket = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.connect(tuple(address) if tcp else address[0])
         self.socket.setblocking(False)

@@ -22,7 +22,7 @@ from aiompi.transport.dial import describe
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.wire import frame, version
 from aiompi.wire.frame import HEADER
-from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Channel, Connector
+from aiompi.wire.hello import NO_NAMESPACE, ROLE_PEER, Connector, Protection
 from support.descriptors import no_more_descriptors
 from support.frames import Header
 from support.worlds import KEY, STREAMS, PolledWorld, RawPeer, irecv, isend
@@ -58,7 +58,7 @@ def test_another_version_is_refused_at_once_and_told_of_this_one(
     ours = version.banner()
     with monkeypatch.context() as patched:
         patched.setattr(version, "own", version.Release(7, "0.7.1"))
-        theirs = Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=Channel.LOCAL).data_to_send()
+        theirs = Connector(KEY, role=ROLE_PEER, rank=1, target=0, channel=Protection.LOCAL).data_to_send()
 
     def connect() -> None:
         with RawPeer(w, 0) as raw:

@@ -26,7 +26,7 @@ from aiompi.impi.universe import Universe
 from aiompi.settings import Settings
 from aiompi.transport.impi_host import ImpiHost
 from aiompi.wire import memory
-from aiompi.wire.hello import RANK_AGENT, ROLE_HOST, Acceptor, Channel
+from aiompi.wire.hello import RANK_AGENT, ROLE_HOST, Acceptor, Protection
 from support.limits import LIMIT
 from support.universes import universe
 from support.worlds import KEY, irecv, isend, pattern
@@ -73,7 +73,7 @@ class Rank:
         self.until(lambda: bool(select.select([self._listener], [], [], 0)[0]))
         self.socket, _ = self._listener.accept()
         self.socket.setblocking(False)
-        handshake = Acceptor.alone(key, role=ROLE_HOST, rank=RANK_AGENT, channel=Channel.LOCAL)
+        handshake = Acceptor.alone(key, role=ROLE_HOST, rank=RANK_AGENT, channel=Protection.LOCAL)
         while not handshake.done:
             handshake.receive_data(self.receive(handshake.needed))
             self.socket.sendall(handshake.data_to_send())
@@ -417,7 +417,7 @@ def test_sends_that_had_not_left_fail_with_the_connection(eager: Rank) -> None:
 def test_a_stranger_in_place_of_the_host(rank: Rank, key: bytes) -> None:
     rank.until(lambda: bool(select.select([rank._listener], [], [], 0)[0]))
     rank.socket, _ = rank._listener.accept()
-    handshake = Acceptor.alone(key, role=ROLE_HOST, rank=RANK_AGENT, channel=Channel.LOCAL)
+    handshake = Acceptor.alone(key, role=ROLE_HOST, rank=RANK_AGENT, channel=Protection.LOCAL)
     handshake.receive_data(rank.receive(handshake.needed))
     rank.socket.sendall(handshake.data_to_send())
     rank.until(rank.host.connected.done)

@@ -48,7 +48,7 @@ GOLDEN: list[tuple[Any, str]] = [
         control.Entered(2, [{"member": 2}], 1.0, "ns"),
         "00000019 95 12 02 91 81 a66d656d626572 02 cb3ff0000000000000 a26e73",
     ),
-    (control.MemberChange("left", {"member": 2}, ""), "00000011 94 13 a46c656674 81 a66d656d626572 02 a0"),
+    (control.MembershipChange("left", {"member": 2}, ""), "00000011 94 13 a46c656674 81 a66d656d626572 02 a0"),
     (control.Assemble(1, 2, 0.5), "0000000d 94 14 01 02 cb3fe0000000000000"),
     (control.Withdraw(3), "00000003 92 15 03"),
     (control.Assembled(1, 2, 0, [2, 5], "why"), "0000000c 96 16 01 02 00 920205 a3776879"),
@@ -204,7 +204,7 @@ def test_what_is_nested_as_deeply_as_possible_can_be_passed_on() -> None:
     for message in (
         control.Cards([card.card]),
         control.Entered(1, [member]),
-        control.MemberChange("joined", member, ""),
+        control.MembershipChange("joined", member, ""),
     ):
         assert Decoder().receive_data(encode(message)) == [message]
 

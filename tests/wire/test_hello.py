@@ -23,10 +23,10 @@ from aiompi.wire.hello import (
     ROLE_CONTROL,
     ROLE_PEER,
     Acceptor,
-    Channel,
     Connector,
     Handshake,
     Namespace,
+    Protection,
     new_key,
     pair_keys,
     parse_key,
@@ -35,7 +35,7 @@ from aiompi.wire.version import BANNER_BYTES, MAGIC, Release, banner
 
 KEY = bytes(range(100, 132))
 OTHER = bytes(range(32))
-LOCAL = Channel.LOCAL
+LOCAL = Protection.LOCAL
 
 
 def pair(
@@ -44,7 +44,7 @@ def pair(
     role: int = ROLE_PEER,
     target: int = 1,
     accept_role: int = ROLE_PEER,
-    channels: tuple[Channel, Channel] = (LOCAL, LOCAL),
+    channels: tuple[Protection, Protection] = (LOCAL, LOCAL),
 ) -> tuple[Connector, Acceptor]:
     return Connector(connector_key, role=role, rank=5, target=target, channel=channels[0]), Acceptor.alone(
         acceptor_key, role=accept_role, rank=1, channel=channels[1]
@@ -92,8 +92,8 @@ def test_connector_is_done_only_after_the_proof_of_the_acceptor() -> None:
 def test_golden_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     nonces = [b"N" * NONCE_BYTES, b"M" * NONCE_BYTES]
     monkeypatch.setattr(hello.os, "urandom", lambda n: nonces.pop(0))
-    connector = Connector(KEY, role=2, rank=-2, target=-1, channel=Channel.ENCRYPTED)
-    acceptor = Acceptor.alone(KEY, role=2, rank=-1, channel=Channel.ENCRYPTED)
+    connector = Connector(KEY, role=2, rank=-2, target=-1, channel=Protection.ENCRYPTED)
+    acceptor = Acceptor.alone(KEY, role=2, rank=-1, channel=Protection.ENCRYPTED)
     first = connector.data_to_send()
     assert first == banner() + struct.pack("!Bi16sii", 2, 2, bytes(16), -2, -1) + b"N" * 32
     give(acceptor, first)
@@ -341,8 +341,8 @@ def test_a_proof_is_for_one_channel_and_one_side() -> None:
     assert not connector.done
 
 
-@pytest.mark.parametrize("channels", list(itertools.permutations(Channel, 2)))
-def test_both_ends_must_protect_the_connection_alike(channels: tuple[Channel, Channel]) -> None:
+@pytest.mark.parametrize("channels", list(itertools.permutations(Protection, 2)))
+def test_both_ends_must_protect_the_connection_alike(channels: tuple[Protection, Protection]) -> None:
     """Each end proves the key first, so that each knows that this was said by the other end and not in between."""
     connector, acceptor = pair(channels=channels)
     give(acceptor, connector.data_to_send())
@@ -358,12 +358,12 @@ def test_both_ends_must_protect_the_connection_alike(channels: tuple[Channel, Ch
 
 
 @pytest.mark.parametrize("message", [0, 1])
-@pytest.mark.parametrize("channels", list(itertools.product(Channel, repeat=2)))
+@pytest.mark.parametrize("channels", list(itertools.product(Protection, repeat=2)))
 def test_what_an_end_says_of_its_channel_cannot_be_changed_on_the_way(
-    channels: tuple[Channel, Channel], message: int
+    channels: tuple[Protection, Protection], message: int
 ) -> None:
     """Something in between tells the other end what that wants to hear, or anything else."""
-    for told in (*Channel, 0, 255):
+    for told in (*Protection, 0, 255):
         connector, acceptor = pair(channels=channels)
         if channels[message] != told:
             with pytest.raises(RemoteProtocolError):

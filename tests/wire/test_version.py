@@ -16,7 +16,7 @@ from aiompi_launcher.hosts import messages
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 #: of what is said with the number of the protocol in `aiompi.base.release`
-FINGERPRINT = "4db44e51cbff738b"
+FINGERPRINT = "c68d1a3a7aa08f3b"
 
 
 def forms(module: ModuleType) -> list[str]:

@@ -17,7 +17,7 @@ from aiompi.errors import InvalidTopologyError
 Edge: TypeAlias = tuple[int, int]
 
 
-class Neighborhood(NamedTuple):
+class Edges(NamedTuple):
     """The edges of a topology at one process.
 
     There may be several edges between two processes. Messages keep their order, so receives are started in the order in
@@ -35,7 +35,7 @@ class Neighborhood(NamedTuple):
     departures: list[Edge]
 
     @classmethod
-    def of(cls, comm: Communicator, operation: str) -> Neighborhood:
+    def of(cls, comm: Communicator, operation: str) -> Edges:
         """Return the edges at this process.
 
         Args:
@@ -77,7 +77,7 @@ def _one_way(graph: Graph) -> Edge | None:
 
 
 async def exchange(
-    channel: Channel, neighborhood: Neighborhood, outgoing: Sequence[Block], incoming: dict[int, Block]
+    channel: Channel, neighborhood: Edges, outgoing: Sequence[Block], incoming: dict[int, Block]
 ) -> None:
     """Start the receives from all neighbours, then the sends to all neighbours, and wait for all of them.
 

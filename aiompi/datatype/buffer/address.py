@@ -24,7 +24,7 @@ from aiompi.datatype.layout.layout import span_of as bounds_of
 from aiompi.errors import InvalidBufferError, InvalidTypeError
 
 __all__ = [
-    "BOTTOM", "BUFFER_AUTOMATIC", "IN_PLACE", "Aint_add", "Aint_diff", "Bottom", "BufferAutomatic", "Constant",
+    "AddressConstant", "BOTTOM", "BUFFER_AUTOMATIC", "IN_PLACE", "Aint_add", "Aint_diff", "Bottom", "BufferAutomatic",
     "Free_address", "Get_address", "InPlace", "Piece", "Registry", "Storage", "array_of", "owner_of",
     "registry", "span_of",
 ]  # fmt: skip
@@ -38,7 +38,7 @@ Runs: TypeAlias = tuple[Offsets, Offsets, Offsets]
 _RECENT: Final = 16
 
 
-class Constant(int):
+class AddressConstant(int):
     """An address that stands for a buffer (section 2.5.4). It equals its number, but arithmetic is an error."""
 
     __slots__ = ()
@@ -61,7 +61,7 @@ class Constant(int):
         return self._name
 
 
-class Bottom(Constant):
+class Bottom(AddressConstant):
     """Type of `BOTTOM`, the origin of absolute addresses (section 3.12.2). It equals 0."""
 
     __slots__ = ()
@@ -69,7 +69,7 @@ class Bottom(Constant):
     _name, _value = "BOTTOM", 0
 
 
-class InPlace(Constant):
+class InPlace(AddressConstant):
     """Type of `IN_PLACE`, which replaces a send buffer that is the receive buffer."""
 
     __slots__ = ()
@@ -77,7 +77,7 @@ class InPlace(Constant):
     _name, _value = "IN_PLACE", -1
 
 
-class BufferAutomatic(Constant):
+class BufferAutomatic(AddressConstant):
     """Type of `BUFFER_AUTOMATIC`, which selects memory that grows with the messages (MPI-4.1)."""
 
     __slots__ = ()
@@ -428,7 +428,7 @@ def Get_address(location: object) -> int:
         InvalidTypeError: the location holds references to Python objects.
         TypeError: the object has no buffer protocol.
     """
-    if location is None or isinstance(location, Constant):
+    if location is None or isinstance(location, AddressConstant):
         return int(location or 0)
     if getattr(location, "address", None) == 0:  # an `MPI.buffer` without memory
         return 0

@@ -157,7 +157,7 @@ def move_grid(grid: Grid, memory: Memory, start: int, packed: Memory, packed_sta
         outside[...] = inside
 
 
-class Window:
+class IndexedView:
     """Elements of some type at places in memory, as a view and an index into it.
 
     Args:
@@ -186,7 +186,7 @@ class Window:
         elif elements is not self.view:
             self.view[...] = elements
 
-    def copy_to(self, target: Window) -> None:
+    def copy_to(self, target: IndexedView) -> None:
         """Copy the elements to the same number of other places."""
         flags = self.view.flags
         if target.index is None and self.index is not None and flags.c_contiguous and flags.aligned:
@@ -243,7 +243,7 @@ class Places(NamedTuple):
         chosen += np.arange(len(chosen))
         return cls(origin, grain, int((firsts + counts).max()), chosen)
 
-    def window(self, memory: Memory, dtype: np.dtype[Any], shift: int) -> Window:
+    def window(self, memory: Memory, dtype: np.dtype[Any], shift: int) -> IndexedView:
         """Return the elements at these places.
 
         Args:
@@ -251,7 +251,7 @@ class Places(NamedTuple):
             dtype: type of the elements.
             shift: position of place 0, bytes.
         """
-        return Window(np.ndarray((self.places,), dtype, memory, shift + self.origin, (self.step,)), self.chosen)
+        return IndexedView(np.ndarray((self.places,), dtype, memory, shift + self.origin, (self.step,)), self.chosen)
 
 
 def _divided(numbers: IntArray, divisor: int) -> IntArray:
@@ -290,7 +290,7 @@ def windows(
     packed: Memory,
     memory_dtype: np.dtype[Any],
     packed_dtype: np.dtype[Any],
-) -> Iterator[tuple[Window, Window]]:
+) -> Iterator[tuple[IndexedView, IndexedView]]:
     """Yield the places of the elements of uniform runs.
 
     Args:
@@ -312,7 +312,9 @@ def windows(
             yield inside.window(memory, memory_dtype, base + shift), outside.window(packed, packed_dtype, packed_shift)
 
 
-def _words(block: ScatteredRuns, memory: Memory, base: int, packed: Memory) -> Iterator[tuple[Window, Window]]:
+def _words(
+    block: ScatteredRuns, memory: Memory, base: int, packed: Memory
+) -> Iterator[tuple[IndexedView, IndexedView]]:
     """Do the same as `windows` for short runs of different lengths, cut into words of equal length."""
     shifts, grain = _shifts(block), block.grain
     dtype = element_dtype(grain)
@@ -323,7 +325,7 @@ def _words(block: ScatteredRuns, memory: Memory, base: int, packed: Memory) -> I
             yield inside.window(memory, dtype, base + shift), outside.window(packed, dtype, packed_shift)
 
 
-def _copy(pairs: Iterator[tuple[Window, Window]], unpacking: bool) -> None:
+def _copy(pairs: Iterator[tuple[IndexedView, IndexedView]], unpacking: bool) -> None:
     for inside, outside in pairs:
         if unpacking:
             outside.copy_to(inside)

@@ -73,7 +73,7 @@ def _result(function: ast.FunctionDef) -> str:
     return ast.unparse(function.returns.slice)
 
 
-class Form:
+class CollectiveForm:
     """A form of the collectives: how its name, signature, docstring and call follow from the source."""
 
     face = "blocking"
@@ -127,7 +127,7 @@ class Form:
         return f"Start {article} `{source.name}`: {summary[0].lower()}{summary[1:]}"
 
 
-class Blocking(Form):
+class Blocking(CollectiveForm):
     """`Bcast` of the blocking face, which waits."""
 
     def suits(self, source: Source) -> bool:
@@ -164,7 +164,7 @@ class Blocking(Form):
         return Doc(source.doc.summary, source.doc.text, sections)
 
 
-class Nonblocking(Form):
+class Nonblocking(CollectiveForm):
     """`Ibcast` of the blocking face."""
 
     def suits(self, source: Source) -> bool:
@@ -190,7 +190,7 @@ class Nonblocking(Form):
         return Doc(self._started(source), source.doc.text, sections)
 
 
-class Kept(Form):
+class CollectiveIForm(CollectiveForm):
     """`Ibcast` and `ibcast` of the asyncio face, whose request is kept and awaited later."""
 
     face = "native"
@@ -214,7 +214,7 @@ class Kept(Form):
         return Doc(self._started(source), source.doc.text, sections)
 
 
-class Persistent(Form):
+class Persistent(CollectiveForm):
     """`Bcast_init` of the blocking face, which binds the arguments."""
 
     keeps_algorithm = True

@@ -27,7 +27,7 @@ _INACTIVE: Final = "An inactive persistent request; `start` starts it, and `awai
 _KEPT: Final = "A request, which can be awaited any number of times."
 
 
-class Form(Call):
+class StartedForm(Call):
     """A form of an awaited method, with the differences that are written by hand."""
 
     @staticmethod
@@ -46,7 +46,7 @@ class Form(Call):
         return operation
 
 
-class InMode(Form):
+class InMode(StartedForm):
     """A send in another mode, such as `bsend`."""
 
     @staticmethod
@@ -82,7 +82,7 @@ class InMode(Form):
         return Doc(own.summary.replace(_STANDARD, f"{self._mode} mode ({where})"), part.summary, sections)
 
 
-class Bound(Form):
+class Bound(StartedForm):
     """A persistent request, such as that of `Send_init`."""
 
     @staticmethod
@@ -120,7 +120,7 @@ class Bound(Form):
         return Doc(part.summary or summary, "", sections)
 
 
-class Kept(Form):
+class IForm(StartedForm):
     """An i-form, such as `isend`, whose request is kept and awaited later."""
 
     @staticmethod
@@ -156,7 +156,7 @@ class Kept(Form):
         return Doc(summary, part.text or own.text, sections)
 
 
-class Begun(Form):
+class Begun(StartedForm):
     """The beginning of a split collective of a file, such as `Read_all_begin`."""
 
     @staticmethod
@@ -228,7 +228,7 @@ class Started:
     def text(self) -> str:
         """Return the text that the file has when it is up to date."""
         text = read(*self.inputs)
-        for kinds in ([InMode], [Kept, Bound, Begun, Ended]):  # a form in another mode is the source of others
+        for kinds in ([InMode], [IForm, Bound, Begun, Ended]):  # a form in another mode is the source of others
             module = Module(text)
             for form in reversed([form for cls in module.classes().values() for form in _forms(module, cls, kinds)]):
                 assert form.part is not None
@@ -239,7 +239,7 @@ class Started:
         return formatted(f"{first_line(self.inputs)}\n{text}", self.path)
 
 
-def _forms(module: Module, cls: ast.ClassDef, kinds: Sequence[type[Form]]) -> Iterator[Form]:
+def _forms(module: Module, cls: ast.ClassDef, kinds: Sequence[type[StartedForm]]) -> Iterator[StartedForm]:
     """Yield the forms of these kinds of a class, in their order."""
     methods = {node.name: node for node in cls.body if isinstance(node, ast.FunctionDef)}
     for name, method in methods.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from .collectives import Blocking, Form, Kept, NativePersistent, Nonblocking, Persistent
+from .collectives import Blocking, CollectiveForm, CollectiveIForm, NativePersistent, Nonblocking, Persistent
 from .started import Started
 from .twins import Twin
 from .written import Written
@@ -23,7 +23,7 @@ other collectives, and may start them in any order.
 _TOPOLOGY: Final = "The {}collectives with neighbours, in the order of `inedges` and `outedges`."
 
 
-def _of_buffers(form: Form) -> list[tuple[str, list[Form]]]:
+def _of_buffers(form: CollectiveForm) -> list[tuple[str, list[CollectiveForm]]]:
     return [(_MOVEMENT, [form]), (_REDUCTION, [form])]
 
 
@@ -46,14 +46,14 @@ WRITTEN: Final[list[File]] = [
         "Nonblocking collectives of the asyncio face on buffers (chapter 5 of MPI-3.1).",
         "NonblockingCollectives",
         "The collectives on buffers whose requests are kept, to be awaited later.",
-        _of_buffers(Kept()),
+        _of_buffers(CollectiveIForm()),
     ),
     Written(
         "native/collective/nonblocking_objects.py",
         "Nonblocking collectives of the asyncio face on objects (chapter 5 of MPI-3.1).",
         "NonblockingObjectCollectives",
         "The collectives on objects whose requests are kept, to be awaited later.",
-        [(_OBJECTS, [Kept()])],
+        [(_OBJECTS, [CollectiveIForm()])],
     ),
     Written(
         "native/collective/persistent.py",
@@ -67,7 +67,7 @@ WRITTEN: Final[list[File]] = [
         "Nonblocking and persistent neighbourhood collectives of the asyncio face (chapter 7 of MPI-3.1, MPI-4).",
         "NeighborhoodForms",
         _TOPOLOGY.format("nonblocking and persistent "),
-        [(_NEIGHBORS, [Kept(), NativePersistent()])],
+        [(_NEIGHBORS, [CollectiveIForm(), NativePersistent()])],
     ),
     Written(
         "blocking/collective/buffers.py",

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from .collectives import Form, sources
+from .collectives import CollectiveForm, sources
 from .files import beginning, formatted
 
 #: this module imports the written ones, which import it for type checkers only
@@ -67,7 +67,7 @@ class Written:
     doc: str
     name: str
     about: str
-    forms: list[tuple[str, list[Form]]]
+    forms: list[tuple[str, list[CollectiveForm]]]
 
     @property
     def inputs(self) -> tuple[str, ...]:

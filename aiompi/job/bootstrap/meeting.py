@@ -30,7 +30,7 @@ from aiompi.errors import InvalidArgumentError, JobAbortedError, RemoteProtocolE
 from aiompi.impi.key_exchange import KeyExchange
 from aiompi.job.bootstrap.manager import Place, ProcessManager
 from aiompi.net import interfaces
-from aiompi.net.handshake import Greeter, channel_of
+from aiompi.net.handshake import Greeter, protection_of
 from aiompi.settings import Settings
 from aiompi.wire import liveness, version
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Connector, new_key
@@ -240,7 +240,7 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
             except OSError as error:
                 causes[host] = f"{host}: {error.strerror or error}"
                 continue
-            channel = channel_of(sock, settings)
+            channel = protection_of(sock, settings)
             handshake = Connector(key, role=ROLE_CONTROL, rank=rank, target=RANK_AGENT, channel=channel)
             greeter = Greeter(sock, handshake, settings)
             try:

@@ -24,7 +24,7 @@ from aiompi.settings import Settings
 from aiompi.wire import liveness
 from aiompi_launcher.impi.buffers import Chunk, copied, discard
 from aiompi_launcher.impi.introductions import HostIntroduction, greet_rank
-from aiompi_launcher.impi.newcomers import Newcomer, Newcomers
+from aiompi_launcher.impi.newcomers import ImpiNewcomer, Newcomers
 from aiompi_launcher.impi.splitter import PacketSplitter
 from aiompi_launcher.impi.stream import PacketStream
 from aiompi_launcher.job.rendezvous import RendezvousError
@@ -150,7 +150,7 @@ class HostAgent:
             raise RendezvousError(f"{self._core.name(rank)}, port {port}: {cause}") from None
         self._open_channel(rank, sock)
 
-    async def _greet_host(self, newcomer: Newcomer) -> None:
+    async def _greet_host(self, newcomer: ImpiNewcomer) -> None:
         rank = await self._introduction.greet(newcomer)
         self._open_channel(rank, newcomer.socket)
 
@@ -177,7 +177,7 @@ class HostAgent:
 
     # Connecting the ranks.
 
-    async def _greet_rank(self, newcomer: Newcomer, key: bytes) -> None:
+    async def _greet_rank(self, newcomer: ImpiNewcomer, key: bytes) -> None:
         rank, shared = await greet_rank(newcomer, key, self._settings, self._universe.datalen)
         if rank not in self._core.procs or rank in self._links or rank in self._gone:
             raise RemoteProtocolError(f"it says that it is rank {rank}, which does not connect to this host")

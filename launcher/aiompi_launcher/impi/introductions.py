@@ -15,10 +15,10 @@ from aiompi.impi.host import Host
 from aiompi.impi.label import TLS_VERSION
 from aiompi.impi.slots import SharedPackets
 from aiompi.impi.universe import Universe
-from aiompi.net.handshake import Greeter, channel_of
+from aiompi.net.handshake import Greeter, protection_of
 from aiompi.settings import Settings
 from aiompi.wire import hello, memory
-from aiompi_launcher.impi.newcomers import Newcomer, readable, when_ready
+from aiompi_launcher.impi.newcomers import ImpiNewcomer, readable, when_ready
 
 if TYPE_CHECKING:
     from aiompi.net.tls import SecureSocket
@@ -103,7 +103,7 @@ class HostIntroduction:
                 raise RemoteProtocolError(tls.explain(error)) from None
             raise
 
-    async def greet(self, newcomer: Newcomer) -> int:
+    async def greet(self, newcomer: ImpiNewcomer) -> int:
         """Let a connection say from which host it comes; return the rank of this host.
 
         Raises:
@@ -137,7 +137,7 @@ class HostIntroduction:
 
 
 async def greet_rank(
-    newcomer: Newcomer, key: bytes, settings: Settings, datalen: int
+    newcomer: ImpiNewcomer, key: bytes, settings: Settings, datalen: int
 ) -> tuple[int, SharedPackets | None]:
     """Let a connection prove that it is a rank.
 
@@ -156,7 +156,7 @@ async def greet_rank(
     """
     sock = newcomer.socket
     handshake = hello.Acceptor.alone(
-        key, role=hello.ROLE_HOST, rank=hello.RANK_AGENT, channel=channel_of(sock, settings), launched=True
+        key, role=hello.ROLE_HOST, rank=hello.RANK_AGENT, channel=protection_of(sock, settings), launched=True
     )
     greeter = Greeter(sock, handshake, settings)
     while not greeter.advance():

@@ -18,7 +18,7 @@ MAX_NEWCOMERS: Final = 128
 _GREETING: Final = 5.0  # seconds within which a newcomer must identify itself
 
 
-class Newcomer:
+class ImpiNewcomer:
     """A connection that has not identified itself (protocol `aiompi_launcher.net.listen.Newcomer`).
 
     Args:
@@ -32,7 +32,7 @@ class Newcomer:
     """
 
     def __init__(
-        self, sock: socket.socket, address: str, newcomers: dict[Newcomer, None], reports: StrangerReports
+        self, sock: socket.socket, address: str, newcomers: dict[ImpiNewcomer, None], reports: StrangerReports
     ) -> None:
         self.socket = sock
         self.address = address
@@ -81,14 +81,14 @@ class Newcomers:
     def __init__(
         self,
         listener: socket.socket,
-        greet: Callable[[Newcomer], Coroutine[Any, Any, None]],
+        greet: Callable[[ImpiNewcomer], Coroutine[Any, Any, None]],
         reports: StrangerReports,
         on_change: Callable[[], object],
     ) -> None:
         self._greet = greet
         self._reports = reports
         self._on_change = on_change
-        self._newcomers: dict[Newcomer, None] = {}  # a set in order
+        self._newcomers: dict[ImpiNewcomer, None] = {}  # a set in order
         self._accept_loop = AcceptLoop(listener, self._admit, lambda: self._newcomers, MAX_NEWCOMERS)
 
     def __len__(self) -> int:
@@ -105,11 +105,11 @@ class Newcomers:
             newcomer.task.cancel()
 
     def _admit(self, sock: socket.socket, peer: Any) -> None:
-        newcomer = Newcomer(sock, peer[0] if isinstance(peer, tuple) else "", self._newcomers, self._reports)
+        newcomer = ImpiNewcomer(sock, peer[0] if isinstance(peer, tuple) else "", self._newcomers, self._reports)
         newcomer.task = asyncio.get_running_loop().create_task(self._identify(newcomer))
         newcomer.task.add_done_callback(lambda _: self._identified(newcomer))
 
-    async def _identify(self, newcomer: Newcomer) -> None:
+    async def _identify(self, newcomer: ImpiNewcomer) -> None:
         try:
             async with asyncio.timeout(_GREETING):
                 await self._greet(newcomer)
@@ -120,7 +120,7 @@ class Newcomers:
             newcomer.socket.close()
             raise
 
-    def _identified(self, newcomer: Newcomer) -> None:
+    def _identified(self, newcomer: ImpiNewcomer) -> None:
         newcomer.forget()
         if newcomer.task.cancelled():
             newcomer.socket.close()  # also if it was dropped before its task began

@@ -6,7 +6,7 @@ from aiompi.wire import control
 from aiompi_launcher.job.actions import Closed
 from aiompi_launcher.job.admission import NOT_OPEN, Refused, admit
 from aiompi_launcher.job.perform import Performer
-from aiompi_launcher.job.processes import Processes
+from aiompi_launcher.job.processes import RankProcesses
 from aiompi_launcher.job.table import Job
 from aiompi_launcher.net.control import Connection, MessageObserver
 from aiompi_launcher.net.listen import StrangerReports
@@ -24,7 +24,7 @@ class RankConnections(MessageObserver):
         processes: the started processes, if the launcher starts the ranks.
     """
 
-    def __init__(self, job: Job, performer: Performer, outputs: Outputs, processes: Processes) -> None:
+    def __init__(self, job: Job, performer: Performer, outputs: Outputs, processes: RankProcesses) -> None:
         self._job = job
         self._inform, self._links = performer.inform, performer.links
         self._outputs = outputs

@@ -57,7 +57,7 @@ class Lose:
     cause: str
 
 
-MemberAction: TypeAlias = Send | Hangup | Note | StartTimer | StopTimer | Form | Lose | control.MemberChange
+MemberAction: TypeAlias = Send | Hangup | Note | StartTimer | StopTimer | Form | Lose | control.MembershipChange
 
 
 class _Member:
@@ -78,7 +78,7 @@ class _Member:
     def __init__(self, card: control.MemberCard, enter: control.Enter) -> None:
         self.card = card
         self.label = f"member {card['id']} ({quoted(card['host'][:_HOST])})"
-        self.nbytes = len(control.encode(control.MemberChange("joined", card, "")))
+        self.nbytes = len(control.encode(control.MembershipChange("joined", card, "")))
         self.process = Rank(card["id"])
         self.process.joiner, self.process.namespace = enter.pid, enter.namespace
         self.world = self.asked = 0
@@ -269,7 +269,7 @@ class Members:
         self._form_if_complete()
 
     def _tell_change(self, kind: str, member: _Member, cause: str = "") -> None:
-        change = control.MemberChange(kind, member.card, cause)
+        change = control.MembershipChange(kind, member.card, cause)
         self._actions += [change, *(Send(number, change) for number in self._members)]
 
     def _outdate(self, generation: int | None, cause: str) -> None:

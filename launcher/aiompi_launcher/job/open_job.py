@@ -163,7 +163,7 @@ class OpenJob(MessageObserver):
         *,
         settings: Settings,
         say: Callable[[str], object],
-        on_change: Callable[[control.MemberChange], object] = lambda change: None,
+        on_change: Callable[[control.MembershipChange], object] = lambda change: None,
     ) -> None:
         self._heartbeat = heartbeat = liveness.interval(settings.heartbeat)
         self.members = Members(spec.at_least, spec.at_most, heartbeat, liveness.namespace())
@@ -176,7 +176,7 @@ class OpenJob(MessageObserver):
                 Note: lambda note: self._say(note.text),
                 Form: self._form,
                 Lose: self._lose,
-                control.MemberChange: on_change,
+                control.MembershipChange: on_change,
             },
         )
         self._inform, self._links = self._performer.inform, self._performer.links
@@ -273,7 +273,7 @@ class OpenJob(MessageObserver):
         """Send a message to a member. Its unread bytes stay bounded, however many members come and go."""
         number = action.number
         link = self._links.get(number)
-        if link is None or not isinstance(action.message, control.MemberChange):
+        if link is None or not isinstance(action.message, control.MembershipChange):
             self._performer.send(action)
         elif number in self._behind or link.backlog > _BEHIND:
             self._behind.add(number)

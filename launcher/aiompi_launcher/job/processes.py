@@ -13,7 +13,7 @@ from aiompi_launcher.start.watchdog import KILL_GRACE, living, signal_group
 _POLL: Final = 0.02  # seconds
 
 
-class Processes:
+class RankProcesses:
     """The processes of ranks, by the numbers of the ranks."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from aiompi_launcher.job.clients import Clients
 from aiompi_launcher.job.connections import RankConnections
 from aiompi_launcher.job.heartbeat import Heartbeat
 from aiompi_launcher.job.perform import Performer
-from aiompi_launcher.job.processes import Processes
+from aiompi_launcher.job.processes import RankProcesses
 from aiompi_launcher.job.rendezvous import Rendezvous, RendezvousError
 from aiompi_launcher.job.spawner import Spawner
 from aiompi_launcher.job.states import Location
@@ -76,7 +76,7 @@ class Supervisor:
         self._inform, links = self._performer.inform, self._performer.links
         self.send = self._performer.send
         self._clients = Clients(job, self._inform, self.fail)
-        self._processes = Processes()
+        self._processes = RankProcesses()
         self._remote: OtherHosts | None = None
         self._input: TerminalInput | None = None
         self._spawner: Spawner | None = None

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from aiompi.errors import RemoteProtocolError
 from aiompi.net import interfaces
-from aiompi.net.handshake import Greeter, channel_of
+from aiompi.net.handshake import Greeter, protection_of
 from aiompi.settings import Settings
 from aiompi.wire import control, hello, liveness
 from aiompi_launcher.net.listen import AcceptLoop, has_unread, source_of
@@ -121,7 +121,7 @@ class Link:
             server.key,
             role=hello.ROLE_CONTROL,
             rank=hello.RANK_AGENT,
-            channel=channel_of(sock, server.settings),
+            channel=protection_of(sock, server.settings),
             launched=server.hello_timeout is None,
         )
         self._greeter = Greeter(sock, handshake, server.settings)

@@ -16,7 +16,7 @@ from aiompi.job import bootstrap
 from aiompi.job.bootstrap import meeting
 from aiompi.job.bootstrap.meeting import Store
 from aiompi.settings import Settings
-from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Acceptor, Channel
+from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Acceptor, Protection
 from support.limits import LIMIT
 
 KEY = bytes(range(32))
@@ -140,7 +140,7 @@ def test_an_address_of_another_machine_cannot_be_listened_on() -> None:
 def _accept(listener: socket.socket, key: bytes) -> int:
     sock, _ = listener.accept()
     with sock:
-        handshake = Acceptor.alone(key, role=ROLE_CONTROL, rank=RANK_AGENT, channel=Channel.PLAIN)
+        handshake = Acceptor.alone(key, role=ROLE_CONTROL, rank=RANK_AGENT, channel=Protection.PLAIN)
         while not handshake.done and (data := sock.recv(handshake.needed)):
             handshake.receive_data(data)
             sock.sendall(handshake.data_to_send())

@@ -182,7 +182,7 @@ class Place:
             role=hello.ROLE_HOST,
             rank=rank,
             target=hello.RANK_AGENT,
-            channel=hello.Channel.LOCAL,
+            channel=hello.Protection.LOCAL,
         )
         await link.send(handshake.data_to_send())
         handshake.receive_data(await link.reader.readexactly(handshake.needed))

@@ -22,7 +22,7 @@ import subprocess
 import sys
 
 from aiompi.errors import RemoteProtocolError
-from aiompi.net.handshake import Greeter, channel_of
+from aiompi.net.handshake import Greeter, protection_of
 from aiompi.settings import load
 from aiompi.wire import control, hello
 from aiompi.wire.variables import ENV_CONTROL, ENV_KEY, ENV_RANK
@@ -45,7 +45,7 @@ class Agent:
         key = hello.parse_key(os.environ[ENV_KEY])
         rank = int(os.environ.get(ENV_RANK, hello.RANK_ANY))
         settings = load()
-        channel = channel_of(self.socket, settings)
+        channel = protection_of(self.socket, settings)
         handshake = hello.Connector(key, role=hello.ROLE_CONTROL, rank=rank, target=hello.RANK_AGENT, channel=channel)
         greeter = Greeter(self.socket, handshake, settings)
         try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar, overload
 
 from aiompi.coll import objects
-from aiompi.coll.algorithms.neighborhood import Neighborhood
+from aiompi.coll.algorithms.neighborhood import Edges
 from aiompi.face.blocking.collective.buffers import BufferCollectives
 from aiompi.face.blocking.collective.neighborhood import NeighborhoodForms
 from aiompi.face.blocking.collective.nonblocking import NonblockingCollectives
@@ -105,5 +105,5 @@ class NeighborhoodCollectives(NeighborhoodForms):
             from_left, from_right = grid.neighbor_alltoall(["to the left", "to the right"])
         """
         core = self._entered("neighbor_alltoall(sendobj)")
-        sequence = [None] * Neighborhood.of(core, "neighbor_alltoall").outdegree if sendobj is None else sendobj
+        sequence = [None] * Edges.of(core, "neighbor_alltoall").outdegree if sendobj is None else sendobj
         return self._finish(objects.neighbor_alltoall(core, process.codec, sequence))
