@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Access(FileCalls):
-    """Reads and writes of a file; errors are raised by the call that meets them."""
+    """What reads and writes of a file have in common; errors are raised by the call that meets them."""
 
     __slots__ = ()
 
@@ -56,7 +56,11 @@ class Access(FileCalls):
         if status is not None:
             status.assign(result)
 
-    # Explicit offsets (section 14.4.2).
+
+class ExplicitOffsets(Access):
+    """Accesses at offsets that the program gives (section 14.4.2)."""
+
+    __slots__ = ()
 
     def Read_at(self, offset: int, buf: BufSpec, status: Status | None = None) -> None:
         """Read into a buffer at an offset (MPI_File_read_at).
@@ -188,7 +192,11 @@ class Access(FileCalls):
         """
         return Request._denote(self._admitted.collective(buf, offset, writing=True))
 
-    # The pointer of this process, which moves on at once (section 14.4.3).
+
+class IndividualPointer(Access):
+    """Accesses at the pointer of this process, which moves on at once (section 14.4.3)."""
+
+    __slots__ = ()
 
     def Read(self, buf: BufSpec, status: Status | None = None) -> None:
         """Read into a buffer at the pointer of this process (MPI_File_read).
@@ -304,7 +312,11 @@ class Access(FileCalls):
         """
         return Request._denote(self._admitted.collective(buf, POINTER, writing=True))
 
-    # The shared pointer (section 14.4.4).
+
+class SharedPointer(Access):
+    """Accesses at the pointer that all processes share (section 14.4.4)."""
+
+    __slots__ = ()
 
     def Read_shared(self, buf: BufSpec, status: Status | None = None) -> None:
         """Read into a buffer at the pointer that all processes share (MPI_File_read_shared).
@@ -388,7 +400,11 @@ class Access(FileCalls):
         """
         self._access(self._entered("Write_ordered(buf)").ordered(buf, writing=True, at_once=True), status)
 
-    # Split collectives (section 14.4.5): one at a time on a file.
+
+class SplitCollectives(Access):
+    """Collective accesses in two calls, one access at a time on a file (section 14.4.5)."""
+
+    __slots__ = ()
 
     def Read_at_all_begin(self, offset: int, buf: BufSpec) -> None:
         """Begin a `Read_at_all`, whose other errors its end raises (MPI_File_read_at_all_begin).

@@ -239,11 +239,15 @@ class Started:
         return formatted(f"{first_line(self.inputs)}\n{text}", self.path)
 
 
+def _methods(cls: ast.ClassDef) -> list[ast.FunctionDef]:
+    return [node for node in cls.body if isinstance(node, ast.FunctionDef)]
+
+
 def _forms(module: Module, cls: ast.ClassDef, kinds: Sequence[type[StartedForm]]) -> Iterator[StartedForm]:
     """Yield the forms of these kinds of a class, in their order."""
-    methods = {node.name: node for node in cls.body if isinstance(node, ast.FunctionDef)}
-    for name, method in methods.items():
+    methods = {each.name: each for node in module.classes().values() for each in _methods(node)}
+    for method in _methods(cls):
         for form in kinds:
-            source = methods.get(form.source(name))
+            source = methods.get(form.source(method.name))
             if source is not None and source.returns is not None and method.returns is None:
                 yield form(source, method, module.body(method))

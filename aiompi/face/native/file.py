@@ -13,7 +13,7 @@ from aiompi.driver.aio import in_thread
 from aiompi.engine import AwaitableCall
 from aiompi.face.common import hints
 from aiompi.face.files import types_of
-from aiompi.face.native.access import Access
+from aiompi.face.native.access import ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives
 from aiompi.face.native.communicator import Intracomm
 from aiompi.file.modes import MODE_RDONLY, SEEK_SET
 from aiompi.info import INFO_NULL, Info
@@ -21,7 +21,7 @@ from aiompi.typing import FileName
 
 
 @public
-class File(Access):
+class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
     """A file that the processes of a communicator read and write (MPI-4.1, chapter 14); FILE_NULL without arguments.
 
         async with aiompi.File.Open(comm, "data", MPI.MODE_CREATE | MPI.MODE_WRONLY) as file:

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Access(FileCalls):
-    """Reads and writes of a file; errors are raised by the call that meets them."""
+    """What reads and writes of a file have in common; errors are raised by the call that meets them."""
 
     __slots__ = ()
 
@@ -53,6 +53,30 @@ class Access(FileCalls):
         result = self._finish(operation)
         if status is not None:
             status.assign(result)
+
+
+class ExplicitOffsets(Access):
+    """Accesses at offsets that the program gives (section 14.4.2)."""
+
+    __slots__ = ()
+
+
+class IndividualPointer(Access):
+    """Accesses at the pointer of this process, which moves on at once (section 14.4.3)."""
+
+    __slots__ = ()
+
+
+class SharedPointer(Access):
+    """Accesses at the pointer that all processes share (section 14.4.4)."""
+
+    __slots__ = ()
+
+
+class SplitCollectives(Access):
+    """Collective accesses in two calls, one access at a time on a file (section 14.4.5)."""
+
+    __slots__ = ()
 
 
 def check_loop(call: str) -> None:

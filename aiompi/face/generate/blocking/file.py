@@ -8,7 +8,7 @@ from aiompi import file as core
 from aiompi.base.arguments import instance, integer, text
 from aiompi.base.public import public
 from aiompi.datatype import BYTE, Datatype
-from aiompi.face.blocking.access import Access, check_loop
+from aiompi.face.blocking.access import ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives, check_loop
 from aiompi.face.blocking.communicator import Intracomm
 from aiompi.face.common import hints
 from aiompi.face.files import types_of
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 @public
-class File(Access):
+class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
     """A file that the processes of a communicator read and write (MPI-4.1, chapter 14), with mpi4py's names.
 
     Args:

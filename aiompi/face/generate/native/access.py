@@ -11,7 +11,7 @@ from aiompi.typing import BufSpec
 
 
 class Access(FileCalls):
-    """Reads and writes of a file; each starts at once.
+    """What reads and writes of a file have in common; each starts at once.
 
     Offsets and positions count elementary types of the view. The result is the Status, whose `Get_count` tells how much
     was read or written; fewer bytes are read only at the end of the file. The call itself raises errors of arguments.
@@ -28,7 +28,11 @@ class Access(FileCalls):
         file.comm.engine.driver.check_thread()
         return file
 
-    # Explicit offsets (section 14.4.2).
+
+class ExplicitOffsets(Access):
+    """Accesses at offsets that the program gives (section 14.4.2)."""
+
+    __slots__ = ()
 
     def Read_at(self, offset: int, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at an offset (MPI_File_read_at).
@@ -104,7 +108,11 @@ class Access(FileCalls):
 
     def Iwrite_at_all(self): ...
 
-    # The pointer of this process, which moves on at once (section 14.4.3).
+
+class IndividualPointer(Access):
+    """Accesses at the pointer of this process, which moves on at once (section 14.4.3)."""
+
+    __slots__ = ()
 
     def Read(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the pointer of this process (MPI_File_read).
@@ -174,7 +182,11 @@ class Access(FileCalls):
 
     def Iwrite_all(self): ...
 
-    # The shared pointer (section 14.4.4).
+
+class SharedPointer(Access):
+    """Accesses at the pointer that all processes share (section 14.4.4)."""
+
+    __slots__ = ()
 
     def Read_shared(self, buf: BufSpec) -> AwaitableCall[Status]:
         """Read into a buffer at the pointer that all processes share (MPI_File_read_shared).
@@ -240,7 +252,11 @@ class Access(FileCalls):
         """
         return AwaitableCall(self._admitted.ordered(buf, writing=True, at_once=True), "File.Write_ordered")
 
-    # Split collectives (section 14.4.5): one at a time on a file.
+
+class SplitCollectives(Access):
+    """Collective accesses in two calls, one access at a time on a file (section 14.4.5)."""
+
+    __slots__ = ()
 
     def Read_at_all_begin(self): ...
 
