@@ -16,6 +16,9 @@ import pytest
 
 import aiompi
 import aiompi_launcher
+from aiompi.core.pure.recorder import RECORD
+from aiompi.wire.frame import MAX_ANNOUNCED
+from aiompi_launcher.spec import WIDTH
 from support.limits import LIMIT
 
 PACKAGE = Path(aiompi.__file__).parent
@@ -337,6 +340,30 @@ def test_the_page_names_the_units_up_to_the_engine_that_know_the_world() -> None
     named = names_in_the_sentence("Up to the engine, only")
     low = {"engine", *below("engine")}
     assert set(named) == {unit for units in WORLDLY.values() for unit in units if unit in low}
+
+
+def test_the_page_names_the_units_below_the_faces_that_rebind_global_names() -> None:
+    low = {name: path for name, path in MODULES.items() if unit_of(name) in below("faces")}
+    rebind = {
+        unit_of(name) for name, path in low.items() if any(isinstance(node, ast.Global) for node in nodes_of(path))
+    }
+    assert rebind == set(names_in_the_sentence("Below the faces, only"))
+
+
+def test_figures_on_the_page_are_those_of_the_code() -> None:
+    text = " ".join(ARCHITECTURE.read_text("utf-8").split())
+    assert f"At most {MAX_ANNOUNCED:,} messages are announced to a peer" in text
+    assert f"by ssh or srun, at most {WIDTH}," in text
+    assert f"A record of {RECORD.size} bytes for each operation" in text
+
+
+def test_the_page_explains_units_that_exist() -> None:
+    text = ARCHITECTURE.read_text("utf-8").partition("## Ideas behind the units")[2]
+    explained = [
+        name for names in re.findall(r"^(`.*`)$", text, re.MULTILINE) for name in re.findall(r"`(\w+)`", names)
+    ]
+    assert len(explained) > 10
+    assert [name for name in explained if name not in {part for unit in MODULES for part in unit.split(".")}] == []
 
 
 def test_no_program_of_ours_is_started_by_name() -> None:
