@@ -141,7 +141,7 @@ def _be_rank(order: Order, descriptors: list[int]) -> Rank:
     sys.executable, sys.orig_argv = order.executable, [*order.command, *order.words]
     _describe(sys.orig_argv, order.environ)
     if order.mpi4py:
-        from aiompi import compat
+        from aiompi import compat  # for --mpi4py only
 
         compat.install()
     sys.path.insert(0, "")

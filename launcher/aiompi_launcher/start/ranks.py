@@ -175,7 +175,7 @@ class Starting:
         argv = program.argv if python is None else (*python.command, *python.words)
         environ = _environ(program, self._variables)
         if program.mpi4py:
-            from aiompi.compat import pass_on
+            from aiompi.compat import pass_on  # for --mpi4py only
 
             pass_on(environ)
         return partial(execute, argv, directory=program.directory, environ=environ)
