@@ -217,6 +217,7 @@ class Agent:
     ) -> int:
         """Run until the launcher has ended or reports that the job has ended; return the exit code."""
 
+        # After the fork server, which starts without them.
         from aiompi_launcher.hosts.branches import Branches
         from aiompi_launcher.hosts.channel import Channel
         from aiompi_launcher.net.control import ControlServer
