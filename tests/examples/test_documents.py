@@ -62,7 +62,7 @@ FOREIGN = {"memcpy", "malloc", "marshal", "multiprocessing", "_multiprocessing",
     "ziglang",
     "BatchMode", "ControlMaster", "ForwardAgent", "ServerAliveInterval", "salloc", "sbatch", "ssh", "taskset",
     "getenv", "getsource", "ptrace_scope", "upload_file", "ipyparallel", "Cluster", "eventfd_write", "pyproject",
-    "toml", "hatch_build", "py",
+    "toml", "hatch_build", "py", "PYTHONWARNINGS",
 }  # fmt: skip
 
 consoles = pytest.mark.parametrize(
