@@ -9,10 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Sequence
 from types import NoneType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from aiompi.base.lazy import np, numpy_is_loaded
 from aiompi.coll.block import Block
+from aiompi.coll.shm_sync import share_in_rounds
 from aiompi.comm import Channel
 from aiompi.core.allocation import allocate, copied, joined
 from aiompi.datatype.buffer.buffer import Buffer
@@ -20,6 +21,9 @@ from aiompi.datatype.datatype import Datatype
 from aiompi.op import Op
 from aiompi.op.combine import Combine, combiner
 from aiompi.wire.frame import Payload
+
+if TYPE_CHECKING:
+    from aiompi.core._native import SlotExchange, SlotGroup
 
 #: types of immutable objects, which need no copy
 UNCHANGING: Final = frozenset({NoneType, bool, int, float, complex, str, bytes})
@@ -234,6 +238,33 @@ class Vector(Accumulator):
             self._incoming = self._room()
             self.adopt()
         return self._value
+
+    @property
+    def op(self) -> Op:
+        """The operation."""
+        return self._op
+
+    async def share_in_rounds(
+        self, channel: Channel, whole: int, begin: Callable[[SlotGroup, Any, Any], SlotExchange | None]
+    ) -> bool:
+        """Become the result of a reduction by the core, if there is one for long vectors of these items.
+
+        Args:
+            whole: most bytes of a vector that is not long.
+            begin: function that begins the call with the arrays of the contribution and the result.
+
+        Returns:
+            False, on all ranks alike, if there is none; see `aiompi.coll.shm_sync.share_in_rounds`.
+        """
+        dtype = self._datatype.dtype
+        if len(self._value) <= whole or not self._op.is_predefined or dtype is None or dtype.names:
+            return False
+        value = np.require(np.frombuffer(self._value, dtype), requirements="A")
+        result = np.empty_like(value)
+        done = await share_in_rounds(channel, lambda slots: begin(slots, value, result))
+        if done:
+            self._replaced()[:] = result.view(np.uint8).data
+        return done
 
     def combine(self, contributions: Sequence[bytes]) -> None:
         result = self._replaced()

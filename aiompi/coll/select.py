@@ -42,7 +42,7 @@ from aiompi.coll.registry import (
 )
 from aiompi.coll.signature import note_of
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import room
+from aiompi.engine import ROOM, room
 from aiompi.errors import InternalError, InvalidArgumentError, InvalidCommError
 
 P = ParamSpec("P")
@@ -252,11 +252,13 @@ def _direct_limits(size: int, most: int) -> dict[int, int]:
     limits = {}
     for name, (collective, shown) in _DIRECT.items():
         rules = tuning()[collective.name]
-        lengths = sorted({0, *(rule.max_bytes or (rule.max_total or 0) // size for rule in rules)})
+        lengths = sorted({0, _UNLIMITED, *(rule.max_bytes or (rule.max_total or 0) // size for rule in rules)})
         cases = (Case(size, nbytes, commute=False, shared_memory=True) for nbytes in lengths)
         beyond = next((case.nbytes for case in cases if preferred(collective, case) != _SLOTS), None)
         limit = max((nbytes for nbytes in lengths if beyond is None or nbytes < beyond), default=-1)
-        limits[note_of(name, None, None)] = min(limit, most // size if shown else most)
+        if name not in _IN_ROUNDS or most < ROOM:
+            limit = min(limit, most // size if shown else most)
+        limits[note_of(name, None, None)] = limit
     return limits
 
 
@@ -273,6 +275,12 @@ _DIRECT: Final[Mapping[str, tuple[Collective[...], bool]]] = {
     "Reduce_scatter_block": (REDUCE_SCATTER, False),
     "Scan": (SCAN, False),
 }
+
+
+#: those of them whose blocks may be longer than a slot
+_IN_ROUNDS: Final = frozenset({"Bcast", "Allgather", "Alltoall", "Reduce", "Allreduce"})
+#: more bytes than memory has
+_UNLIMITED: Final = 2**47
 
 
 def check(coll: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from aiompi.coll.block import Block, compare, mismatch
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import ChainedRequest, Endpoint, Message, MessageListener, Request
+from aiompi.engine import ROOM, ChainedRequest, Endpoint, Message, MessageListener, Request
 from aiompi.engine.schedule import settled
 from aiompi.errors import InvalidCountError, MPIError, OtherError, TruncationError
 
@@ -256,13 +256,42 @@ async def _publish(
 ) -> list[bytes]:
     """Post, and wait until the wanted ranks have posted; return their contributions."""
     ranks = range(channel.size) if wanted is None else wanted
-    current = slots.publish(channel, content, nbytes, ranks.start, ranks.stop)
+    contents: list[bytes] = await _latest(sync, slots.publish(channel, content, nbytes, ranks.start, ranks.stop))
+    return contents
+
+
+def _latest(sync: ShmSync, current: SlotExchange) -> SlotExchange:
+    """Let the next call wait for a call that has begun."""
     if not current.done():
         if sync.latest is None or sync.latest.done():
             sync.latest = current
         current.attend()
-    contents: list[bytes] = await current
-    return contents
+    return current
+
+
+async def share_in_rounds(channel: Channel, begin: Callable[[SlotGroup], SlotExchange | None]) -> bool:
+    """Run a collective whose blocks are too long for a slot: each round moves a slice of each.
+
+    Args:
+        begin: function that begins the call of the core; it returns None, on all ranks alike, if there is none.
+
+    Returns:
+        False, on all ranks alike, if the members have no slots, or not yet.
+
+    Raises:
+        MPIError: as of `show`.
+    """
+    sync = _sync_of(channel)
+    if sync is None or channel.room < ROOM:
+        return False
+
+    async def act(slots: SlotGroup) -> bool:
+        current = begin(slots)
+        if current is not None:
+            await _latest(sync, current)
+        return current is not None
+
+    return bool(await _exchange(channel, sync, act))
 
 
 def _exchange(

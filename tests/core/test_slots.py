@@ -23,7 +23,7 @@ from aiompi.wire import memory
 from support.rings import RingPair
 
 ROOM = 2048
-CELLS, CELL, FIRST_CELL, SHORT = 16, 256, 64, 224
+CELLS, CELL, FIRST_CELL, SHORT = 16, 256, 128, 224
 #: the words of a cell
 STAMP, NOTE, CLAIM, LENGTH, CONTENT = range(0, 40, 8)
 

@@ -7,12 +7,16 @@ blocks are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from aiompi.base.lazy import np
 from aiompi.coll.algorithms.shapes import Levels, Pof2
 from aiompi.coll.block import Block, Bundle
-from aiompi.coll.shm_sync import Substitute, share
+from aiompi.coll.shm_sync import Substitute, share, share_in_rounds
 from aiompi.comm import Channel
+
+if TYPE_CHECKING:
+    from aiompi.core._native import SlotExchange, SlotGroup
 
 
 async def linear(channel: Channel, blocks: Sequence[Block]) -> None:
@@ -190,8 +194,8 @@ async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute |
     """Show the own block in shared memory, and copy the blocks of the others from there.
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
-    If ranks do not share memory, or not yet, or if blocks are too long, Bruck's algorithm is used. Objects then go
-    around a ring, and also if one of them is long.
+    Blocks that are longer than a slot go in rounds. If ranks do not share memory, or not yet, Bruck's algorithm is
+    used. Objects then go around a ring, and also if one of them is long.
 
     Five ranks:
 
@@ -207,5 +211,23 @@ async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute |
         for other in (*range(rank + 1, size), *range(rank)):
             blocks[other].store(shown[other])
 
+    if await _in_rounds(channel, blocks):
+        return
     if not await share(channel, blocks[rank], look):
         await (otherwise or (ring if blocks[rank].memory is None else bruck))(channel, blocks)
+
+
+async def _in_rounds(channel: Channel, blocks: Sequence[Block]) -> bool:
+    own = blocks[channel.rank]
+    if own.memory is None or own.nbytes <= channel.room:
+        return False
+    gathered = np.empty((len(blocks), own.nbytes), np.uint8)
+
+    def begin(slots: SlotGroup) -> SlotExchange | None:
+        return slots.allgather(channel.comm, own.array(), gathered, channel)
+
+    done = await share_in_rounds(channel, begin)
+    if done:
+        for block, content in zip(blocks, gathered, strict=True):
+            block.store(content.data)
+    return done

@@ -6,7 +6,7 @@ all ranks to the last bit.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.coll.accumulator import Accumulator, Vector, exchange
 from aiompi.coll.algorithms.bcast import linear as bcast_linear
@@ -14,6 +14,9 @@ from aiompi.coll.algorithms.reduce import binomial, halve
 from aiompi.coll.algorithms.shapes import Levels, Pof2
 from aiompi.coll.shm_sync import Substitute, share
 from aiompi.comm import Channel
+
+if TYPE_CHECKING:
+    from aiompi.core._native import SlotExchange, SlotGroup
 
 
 async def linear(channel: Channel, accumulator: Vector) -> None:
@@ -195,8 +198,9 @@ async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute 
     """Show the own contribution in shared memory; every rank combines the contributions of all.
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
-    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. If ranks do not share memory, or not yet, or if
-    the contributions are too long, recursive doubling is used. Objects are always combined in the order of recursive
+    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. Vectors that are together longer than a slot go in
+    rounds, if the core has the operation, and each rank combines one of n parts. If ranks do not share memory, or not yet,
+    recursive doubling is used. Objects are always combined in the order of recursive
     doubling; vectors in slots are combined from the last rank down.
 
     Five ranks, vectors:
@@ -206,5 +210,11 @@ async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute 
         ...               the same
         rank 4            (a + (b + (c + (d + e))))
     """
+
+    def begin(slots: SlotGroup, value: Any, result: Any) -> SlotExchange | None:
+        return slots.allreduce(channel.comm, value, result, accumulator.op, channel)
+
+    if isinstance(accumulator, Vector) and await accumulator.share_in_rounds(channel, channel.room // channel.size, begin):
+        return
     if not await share(channel, accumulator.block(), accumulator.combine):
         await otherwise(channel, accumulator)

@@ -9,14 +9,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Coroutine, Sequence
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from aiompi.base.lazy import np
 from aiompi.coll.algorithms.shapes import Levels
 from aiompi.coll.block import Block, Bundle
-from aiompi.coll.shm_sync import Substitute, joined, show, show_objects
+from aiompi.coll.shm_sync import Substitute, joined, share_in_rounds, show, show_objects
 from aiompi.comm import Channel
 from aiompi.core.allocation import allocate
 from aiompi.errors import RemoteProtocolError
+
+if TYPE_CHECKING:
+    from aiompi.core._native import SlotExchange, SlotGroup
 
 
 async def linear(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
@@ -159,15 +163,35 @@ async def shm(
     """Show the blocks for all other ranks in shared memory, and copy the blocks for this rank from their memory.
 
     Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
-    number of ranks. If ranks do not share memory, or not yet, or if the blocks together are too long, `linear` is used.
+    number of ranks. Blocks that are together longer than a slot go in rounds. If ranks do not share memory, or not yet,
+    `linear` is used.
 
     Five ranks; the blocks that each shows, by destination:
 
         rank 0: 1 2 3 4   rank 1: 0 2 3 4   rank 2: 0 1 3 4   rank 3: 0 1 2 4   rank 4: 0 1 2 3
     """
+    if await _in_rounds(channel, outgoing, incoming):
+        return
     show = _show_objects if outgoing[channel.rank].memory is None else _show_blocks
     if not await show(channel, outgoing, incoming):
         await otherwise(channel, outgoing, incoming)
+
+
+async def _in_rounds(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> bool:
+    own = outgoing[channel.rank]
+    nbytes = len(outgoing) * own.nbytes
+    if own.memory is None or nbytes <= channel.room:
+        return False
+    arrived = np.empty((len(incoming), own.nbytes), np.uint8)
+
+    def begin(slots: SlotGroup) -> SlotExchange | None:
+        return slots.alltoall(channel.comm, np.frombuffer(joined(outgoing), np.uint8), arrived, channel)
+
+    done = await share_in_rounds(channel, begin)
+    if done:
+        for block, content in zip(incoming, arrived, strict=True):
+            block.store(content.data)
+    return done
 
 
 def _show_blocks(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> Coroutine[Any, None, bool]:

@@ -7,13 +7,16 @@ other rank.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiompi.coll.algorithms.allgather import ring
 from aiompi.coll.algorithms.shapes import Levels, Tree
 from aiompi.coll.block import Block
-from aiompi.coll.shm_sync import Substitute, content, show, show_objects
+from aiompi.coll.shm_sync import Substitute, content, share_in_rounds, show, show_objects
 from aiompi.comm import Channel
+
+if TYPE_CHECKING:
+    from aiompi.core._native import SlotExchange, SlotGroup
 
 
 async def linear(channel: Channel, block: Block, root: int) -> None:
@@ -237,7 +240,8 @@ async def shm(channel: Channel, block: Block, root: int, otherwise: Substitute =
     """The root shows its block in shared memory, and each rank copies it from there. The root waits for no rank.
 
     Steps: 1. Per rank, for m bytes: no messages; m bytes copied; at most n - 1 wake-ups in all, by the root. Any number
-    of ranks. If ranks do not share memory, or not yet, or if the block is too long, `linear` is used.
+    of ranks. A block that is longer than a slot goes in rounds, and the root waits for the ranks that read it. If ranks
+    do not share memory, or not yet, `linear` is used.
 
     Five ranks, root 1:
 
@@ -254,9 +258,13 @@ async def shm(channel: Channel, block: Block, root: int, otherwise: Substitute =
         return content(block, channel.room) if is_root else b""
 
     wanted = range(root, root + 1)
+    def begin(slots: SlotGroup) -> SlotExchange | None:
+        return slots.bcast(channel.comm, block.array(), root, channel)
+
     if block.memory is None:
         done = await show_objects(channel, make, look, wanted)
     else:
-        done = await show(channel, block.nbytes, make, look, wanted)
+        long = block.nbytes > channel.room
+        done = await (share_in_rounds(channel, begin) if long else show(channel, block.nbytes, make, look, wanted))
     if not done:
         await otherwise(channel, block, root)

@@ -6,12 +6,15 @@ Algorithms take the channel, the accumulator of this rank, and the root. At the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiompi.coll.accumulator import Accumulator, Vector, exchange
 from aiompi.coll.algorithms.shapes import Levels, Pof2
 from aiompi.coll.shm_sync import Substitute, share
 from aiompi.comm import Channel
+
+if TYPE_CHECKING:
+    from aiompi.core._native import SlotExchange, SlotGroup
 
 
 async def linear(channel: Channel, accumulator: Vector, root: int) -> None:
@@ -197,8 +200,9 @@ async def shm(channel: Channel, accumulator: Accumulator, root: int, otherwise: 
 
     Order-safe. The brackets are the same for every root, and so the result is the same to the last bit. Steps: 1. Per
     rank, for m bytes: no messages; m bytes copied, and by the root (n - 1) * m combined; n - 1 wake-ups in all: every
-    rank waits until all have shown their contributions. Any number of ranks. If ranks do not share memory, or not yet,
-    or if vectors are too long, a binomial tree is used.
+    rank waits until all have shown their contributions. Any number of ranks. Vectors that are longer than a slot go in
+    rounds, if the core has the operation, and each rank combines one of n parts. If ranks do not share memory, or not
+    yet, a binomial tree is used.
 
     Five ranks, root 1:
 
@@ -211,5 +215,11 @@ async def shm(channel: Channel, accumulator: Accumulator, root: int, otherwise: 
         if is_root:
             accumulator.combine(shown)
 
+    def begin(slots: SlotGroup, value: Any, result: Any) -> SlotExchange | None:
+        return slots.reduce(channel.comm, value, result if is_root else None, accumulator.op, root, channel)
+
+    assert isinstance(accumulator, Vector)
+    if await accumulator.share_in_rounds(channel, channel.room, begin):
+        return
     if not await share(channel, accumulator.block(), look, None if is_root else range(0)):
         await otherwise(channel, accumulator, root)

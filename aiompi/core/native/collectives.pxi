@@ -39,40 +39,63 @@ cdef class SlotGroup(Slots):
     def limit(self, dict limits not None):
         """Allow direct calls: `limits` gives, by the number of a collective, the most bytes of a block."""
         cdef int number
-        cdef int64_t nbytes, blocks
+        cdef int64_t nbytes
         for collective, most in limits.items():
             number, nbytes = collective, most  # once: no number of Python is used, which may compare as it likes
             if not 0 <= number < COLLECTIVES:
                 raise InternalError("there is no such collective")
-            blocks = self.slots.size if number == SCATTER or number == ALLTOALL else 1
-            if nbytes > <int64_t>self.slots.room / blocks:
+            if self.needs_rounds(number, nbytes) and not self.has_rounds(number):
                 raise InternalError(f"slots have no room for blocks of {nbytes} bytes")
             self.limits[number] = nbytes
 
-    # Calls with common arguments. They return None, without an error, if the general path must handle the call.
+    cdef bint has_rounds(self, int collective) noexcept:
+        """Return True if a collective can go through the slots in rounds."""
+        return collective in (BCAST, ALLGATHER, ALLTOALL, REDUCE, ALLREDUCE) and self.slots.size * LINE <= self.slots.room
 
-    cdef SlotExchange direct(self, comm, int collective, name, uint64_t nbytes, int action, uint64_t operation, root):
-        """Return the next call, or None if the call cannot be made now."""
+    cdef bint needs_rounds(self, int collective, int64_t nbytes) noexcept:
+        """Return True if blocks of so many bytes go through the slots in rounds."""
+        # A rank shows a block for each rank, or it would combine the vectors of all.
+        cdef bint all_blocks = collective in (SCATTER, ALLTOALL, ALLREDUCE)
+        return nbytes > <int64_t>self.slots.room // (self.slots.size if all_blocks else 1)
+
+    # Calls with common arguments. They return None, without an error, if the general path must handle the call. The
+    # general path itself makes calls in rounds through them, with its channel and with arrays of common types.
+
+    cdef SlotExchange direct(
+        self, comm, int collective, name, uint64_t nbytes, int action, uint64_t operation, root, channel=None
+    ):
+        """Return the next call, or None if the call cannot be made now. The general path has a channel."""
         cdef uint64_t note = collective
         cdef long long tag
         cdef ProgressBase engine = self.engine
-        if self.closed or <int64_t>nbytes > self.limits[collective] or engine.stepping or engine.degraded:
-            return None
-        latest = self.sync.latest
-        if latest is not None and not (<Request?>latest)._done:
-            return None  # the usual way waits for it
-        if root is not None:
-            note |= <uint64_t>(<long long>root + 1) << 16
-        tag = comm.collectives
-        comm.collectives = (tag + 1) % TAG_LIMIT
+        cdef bint rounds = self.needs_rounds(collective, nbytes)
+        if channel is None:
+            if self.closed or <int64_t>nbytes > self.limits[collective] or engine.stepping or engine.degraded:
+                return None
+            latest = self.sync.latest
+            if latest is not None and not (<Request?>latest)._done:
+                return None  # the usual way waits for it
+            if root is not None:
+                note |= <uint64_t>(<long long>root + 1) << 16
+            note |= operation << 8
+            tag = comm.collectives
+            comm.collectives = (tag + 1) % TAG_LIMIT
+        else:
+            if self.closed:
+                raise engine.error or LocalProtocolError(f"rank {engine.rank} has left the job")
+            note, tag = channel.note, channel.tag
         if collective == SCATTER or collective == ALLTOALL:
             nbytes *= self.slots.size  # a rank shows a block for each
-        return self.made(comm, name, tag, note | operation << 8, nbytes, action)
+        if not rounds:
+            return self.made(comm, name, tag, note, nbytes, action)
+        return self.numbered(RoundsExchange.__new__(RoundsExchange), comm, name, tag, note, nbytes, action)
 
     cdef SlotExchange begun(self, SlotExchange exchange):
         cdef Recorder recorder = recorder_of(self.engine)
         if recorder is not None:
             self.record(recorder, exchange)
+        if isinstance(exchange, RoundsExchange):
+            (<RoundsExchange>exchange).prepare()
         if not exchange.advance():
             self.sync.latest = exchange
         return exchange
@@ -97,7 +120,7 @@ cdef class SlotGroup(Slots):
         cdef SlotExchange exchange = self.direct(comm, BARRIER, "Barrier", 0, NOTHING, 0, None)
         return None if exchange is None else self.begun(exchange)
 
-    def bcast(self, comm, spec, root):
+    def bcast(self, comm, spec, root, channel=None):
         """Start a broadcast of an array."""
         cdef SlotExchange exchange
         cdef memory_t memory
@@ -105,7 +128,7 @@ cdef class SlotGroup(Slots):
         spec = self.outgoing(spec, &memory) if own else self.incoming(spec, &memory)
         if not right or spec is None:
             return None
-        exchange = self.direct(comm, BCAST, "Bcast", memory.nbytes, NOTHING if own else FROM_ONE, 0, root)
+        exchange = self.direct(comm, BCAST, "Bcast", memory.nbytes, NOTHING if own else FROM_ONE, 0, root, channel)
         if exchange is None:
             return None
         if own:
@@ -163,7 +186,7 @@ cdef class SlotGroup(Slots):
             self.wants(exchange, 0, 0)
         return self.begun(exchange)
 
-    def allgather(self, comm, sendspec, recvspec):
+    def allgather(self, comm, sendspec, recvspec, channel=None):
         """Start to gather the arrays of all ranks everywhere."""
         cdef SlotExchange exchange
         cdef memory_t source, place
@@ -172,7 +195,7 @@ cdef class SlotGroup(Slots):
             return None
         if not self.fits(source, place, self.slots.size):
             return None
-        exchange = self.direct(comm, ALLGATHER, "Allgather", source.nbytes, FROM_ALL, 0, None)
+        exchange = self.direct(comm, ALLGATHER, "Allgather", source.nbytes, FROM_ALL, 0, None, channel)
         if exchange is None:
             return None
         self.shown(exchange, sendspec, source.data, source.nbytes)
@@ -198,7 +221,7 @@ cdef class SlotGroup(Slots):
         self.placed(exchange, recvspec, place.data, rank * place.nbytes, place.nbytes)
         return self.begun(self.wants(exchange, root, <uint32_t>root + 1))
 
-    def alltoall(self, comm, sendspec, recvspec):
+    def alltoall(self, comm, sendspec, recvspec, channel=None):
         """Start to exchange the blocks of the arrays of all ranks."""
         cdef SlotExchange exchange
         cdef memory_t source, place
@@ -209,7 +232,7 @@ cdef class SlotGroup(Slots):
         if not self.fits(source, place, 1) or source.nbytes % size:
             return None
         length = source.nbytes / size
-        exchange = self.direct(comm, ALLTOALL, "Alltoall", length, FROM_ALL, 0, None)
+        exchange = self.direct(comm, ALLTOALL, "Alltoall", length, FROM_ALL, 0, None, channel)
         if exchange is None:
             return None
         self.shown(exchange, sendspec, source.data, source.nbytes)
@@ -221,7 +244,9 @@ cdef class SlotGroup(Slots):
             return False
         return source.data + source.nbytes <= place.data or place.data + place.nbytes <= source.data
 
-    cdef SlotExchange combined(self, comm, int collective, name, sendspec, recvspec, op, root, bint wanted):
+    cdef SlotExchange combined(
+        self, comm, int collective, name, sendspec, recvspec, op, root, bint wanted, channel=None
+    ):
         """Return the next call of a reduction; the caller then chooses the contributions that the call waits for."""
         cdef SlotExchange exchange
         cdef memory_t source, place
@@ -251,29 +276,33 @@ cdef class SlotGroup(Slots):
                 return None
         elif wanted and not in_place and not (self.fits(source, place, 1) and same_type(sendspec, recvspec)):
             return None
-        exchange = self.direct(comm, collective, name, source.nbytes, COMBINED if wanted else NOTHING, operation, root)
+        exchange = self.direct(
+            comm, collective, name, source.nbytes, COMBINED if wanted else NOTHING, operation, root, channel
+        )
         if exchange is None:
             return None
         self.shown(exchange, sendspec, source.data, source.nbytes)
+        exchange.combine, exchange.count = combine, length // size
         if wanted:
             self.placed(exchange, recvspec, place.data, 0, length)
-            exchange.combine, exchange.count = combine, length / size
         return exchange
 
-    def reduce(self, comm, sendspec, recvspec, op, root):
+    def reduce(self, comm, sendspec, recvspec, op, root, channel=None):
         """Start to combine arrays at the root."""
         cdef bint right, own = self.is_root(root, &right)
         cdef SlotExchange exchange
         if not right:
             return None
-        exchange = self.combined(comm, REDUCE, "Reduce", sendspec, recvspec, op, root, own)
+        exchange = self.combined(comm, REDUCE, "Reduce", sendspec, recvspec, op, root, own, channel)
         if exchange is None:
             return None
         return self.begun(exchange if own else self.wants(exchange, 0, 0))
 
-    def allreduce(self, comm, sendspec, recvspec, op):
+    def allreduce(self, comm, sendspec, recvspec, op, channel=None):
         """Start to combine arrays everywhere."""
-        cdef SlotExchange exchange = self.combined(comm, ALLREDUCE, "Allreduce", sendspec, recvspec, op, None, True)
+        cdef SlotExchange exchange = self.combined(
+            comm, ALLREDUCE, "Allreduce", sendspec, recvspec, op, None, True, channel
+        )
         return None if exchange is None else self.begun(exchange)
 
     def reduce_scatter_block(self, comm, sendspec, recvspec, op):

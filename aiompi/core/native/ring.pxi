@@ -11,7 +11,7 @@ cdef enum:
     LONG_PIECE = 8192     # least average bytes of the pieces of an exposed message: each piece takes system calls
     AT_ONCE = 4194304     # bytes that are copied between processes before the event loop gets a turn
     RING_PREFIX = 4096    # bytes of a segment before its rings
-    RING_LAYOUT = 3       # number of this layout: ranks with another one do not share memory
+    RING_LAYOUT = 4       # number of this layout: ranks with another one do not share memory
 
 
 PREFIX = RING_PREFIX

@@ -19,16 +19,20 @@
               owner has loaded the contributions to those calls before.
    note, claim, length, content   The owner writes them by plain stores before the stamp. Before it writes them again,
               it has loaded (acquire) a stamp of each reader that the reader stored after its last load from them.
-   wanted     The owner stores it (relaxed): the members for which the owner waits. It is stored before `asleep`.
-   asleep     The owner stores it (release): the number of the call in which the wanted members must post before the
-              owner goes on. Others load it (acquire) after they have posted.
+   steps      The owner stores it (release) after each step of a call in rounds (rounds.pxi): the number of its steps so
+              far. Others load it (acquire), and so see what the owner has written into its places in these steps. They
+              also see that the owner has finished its reads of these steps.
+   wanted, target   The owner stores them (relaxed) before `asleep`: the members for which the owner waits, and the
+              number of steps that these members must make. The target 0 means that they must post.
+   asleep     The owner stores it (release): the number of the call in which the owner waits for the wanted members.
+              Others load it (acquire) after they have posted or made a step.
 
    No rank sleeps while it may go on. A rank that is about to sleep stores `asleep`, passes a sequentially consistent
-   fence, and looks at the stamps once more. A rank that has posted passes such a fence, and looks which ranks sleep for
-   this call and whether all members that a sleeper wants have posted. The fences of the sleeper and of the wanted
-   members have a single order. If the sleeper's fence is the last one, the sleeper sees all stamps. Otherwise the
-   member with the last fence sees all stamps and sees that the sleeper sleeps, and wakes it. So only the last wanted
-   member wakes a sleeper.
+   fence, and looks at the stamps, or the steps, once more. A rank that has posted or made a step passes such a fence.
+   Then it looks which ranks sleep in this call, and whether all members that a sleeper wants have come so far. The
+   fences of the sleeper and of the wanted members have a single order. If the sleeper's fence is the last one, the
+   sleeper sees all stamps or steps. Otherwise the member with the last fence sees all of them and sees that the sleeper
+   sleeps, and wakes it. So only the last wanted member wakes a sleeper.
 
    No rank trusts the words of another. A stamp may be any number: a rank whose stamp is too high counts as posted, and
    its contribution is then nonsense. Lengths are cut to the room of a place, and places are taken modulo their number.
@@ -42,7 +46,7 @@ enum {
   LOOK = 8,          /* calls between two checks of which cells may be written again */
   SHORT = 224,       /* bytes of a contribution that are in a cell */
   PLACES = 2,        /* for long ones */
-  SLOTS_HEAD = 4160, /* bytes of all that is before these places */
+  SLOTS_HEAD = 4224, /* bytes of all that is before these places */
 };
 
 typedef struct {
@@ -53,7 +57,8 @@ typedef struct {
 
 typedef struct {
   uint64_t asleep __attribute__((aligned(LINE)));
-  uint64_t wanted;
+  uint64_t wanted, target;
+  uint64_t steps __attribute__((aligned(LINE)));
   cell_t cells[CELLS];
 } shown_t;
 _Static_assert(sizeof(shown_t) == SLOTS_HEAD, "the layout of slots");
@@ -65,14 +70,16 @@ typedef struct {
   uint64_t number;       /* of the last call */
   uint64_t used[PLACES]; /* the calls for which the places were written */
   uint64_t longs;        /* long contributions so far */
+  uint64_t steps;        /* of calls in rounds so far */
   uint32_t rank, size;
 } slots_t;
 
 /* A call of this rank. */
 typedef struct {
   uint64_t number, note, claim, length;
+  uint64_t target;      /* the steps that the members must have made for which it waits; 0: these must have posted */
   uint32_t first, last; /* the members that it waits for: `first` to `last` - 1 */
-  uint32_t seen;        /* those before this one have posted */
+  uint32_t seen;        /* those before this one have come */
   int posted;
 } meeting_t;
 
@@ -86,6 +93,13 @@ static inline int has_posted(const slots_t *s, uint32_t member, uint64_t number)
 
 static inline int have_posted(const slots_t *s, uint32_t first, uint32_t last, uint64_t number) {
   while (first < last && has_posted(s, first, number)) first++;
+  return first >= last;
+}
+
+/* Return 1 if some members have made `target` steps; if `target` is 0, whether they have posted in a call. */
+static inline int have_come(const slots_t *s, uint32_t first, uint32_t last, uint64_t number, uint64_t target) {
+  if (!target) return have_posted(s, first, last, number);
+  while (first < last && LOAD_ACQUIRE(&s->shown[first]->steps) >= target) first++;
   return first >= last;
 }
 
@@ -117,15 +131,28 @@ static inline void slots_post(slots_t *s, meeting_t *m, const char *content) {
   FENCE();
 }
 
-/* Return the first member from `member` on that sleeps for a call in which this rank has posted and that may now go on.
-   Return the number of members if there is none. */
+/* Publish a step of a call in rounds. */
+static inline void slots_step(slots_t *s) {
+  shown_t *own = s->shown[s->rank];
+  if (own->asleep) STORE_RELAXED(&own->asleep, 0); /* this rank is awake again, in the same call */
+  STORE_RELEASE(&own->steps, ++s->steps);
+  FENCE();
+}
+
+/* Find a place of a member. */
+static inline char *slots_place(const slots_t *s, uint32_t member, uint64_t place) {
+  return (char *)(s->shown[member] + 1) + place * s->room;
+}
+
+/* Return the first member from `member` on that sleeps in a call in which this rank has posted or made a step, and that
+   may now go on. Return the number of members if there is none. */
 static inline uint32_t slots_sleeper(const slots_t *s, uint32_t member, uint64_t number) {
   for (; member < s->size; member++) {
     const shown_t *shown = s->shown[member];
     if (LOAD_ACQUIRE(&shown->asleep) != number || member == s->rank) continue;
-    uint64_t wanted = LOAD_RELAXED(&shown->wanted);
+    uint64_t wanted = LOAD_RELAXED(&shown->wanted), target = LOAD_RELAXED(&shown->target);
     uint32_t first = wanted >> 32, last = (uint32_t)wanted;
-    if (have_posted(s, first, last < s->size ? last : s->size, number)) break;
+    if (have_come(s, first, last < s->size ? last : s->size, number, target)) break;
   }
   return member;
 }
@@ -144,9 +171,10 @@ static int slots_sleep(slots_t *s, const meeting_t *m) {
   uint32_t first, last;
   uint64_t number = slots_wanted(s, m, &first, &last);
   STORE_RELAXED(&own->wanted, (uint64_t)first << 32 | last);
+  STORE_RELAXED(&own->target, m->target);
   STORE_RELEASE(&own->asleep, number);
   FENCE();
-  return !have_posted(s, first, last, number);
+  return !have_come(s, first, last, number, m->target);
 }
 
 /* Look whether a call may go on, for a limited time in seconds. With more ranks than cores, the rank offers its core to
@@ -157,7 +185,7 @@ static int slots_spin(const slots_t *s, const meeting_t *m, int yields, double l
   uint32_t first, last;
   uint64_t number = slots_wanted(s, m, &first, &last);
   for (int looks = 0;; looks++) {
-    while (first < last && has_posted(s, first, number)) first++;
+    while (first < last && have_come(s, first, first + 1, number, m->target)) first++;
     if (first >= last) return 1;
     if (yields) sched_yield();
     else RELAX();

@@ -11,16 +11,19 @@ cdef extern from "slots.h" nogil:
         pass
     ctypedef struct slots_t:
         shown_t **shown
-        uint64_t room, number
+        uint64_t room, number, steps
         uint32_t rank, size
     ctypedef struct meeting_t:
-        uint64_t number, note, claim, length
+        uint64_t number, note, claim, length, target
         uint32_t first, last, seen
         bint posted
     cell_t *cell_of(slots_t *, uint32_t, uint64_t)
     bint has_posted(slots_t *, uint32_t, uint64_t)
     bint have_posted(slots_t *, uint32_t, uint32_t, uint64_t)
+    bint have_come(slots_t *, uint32_t, uint32_t, uint64_t, uint64_t)
     uint64_t slots_bar(slots_t *, meeting_t *)
+    void slots_step(slots_t *)
+    char *slots_place(slots_t *, uint32_t, uint64_t)
     void slots_post(slots_t *, meeting_t *, const char *)
     uint32_t slots_sleeper(slots_t *, uint32_t, uint64_t)
     uint64_t slots_wanted(slots_t *, meeting_t *, uint32_t *, uint32_t *)
@@ -28,8 +31,9 @@ cdef extern from "slots.h" nogil:
     bint slots_spin(slots_t *, meeting_t *, bint, double)
     const char *slots_content(slots_t *, uint32_t, uint64_t, uint64_t *)
 
-cdef extern from "combine.h":
+cdef extern from "combine.h" nogil:
     ctypedef void combine_t(void *, const void *, size_t)
+cdef extern from "combine.h":
     combine_t *combine_array(object, int, size_t *)
     bint same_type(object, object)
 
@@ -72,7 +76,7 @@ cdef class SlotExchanges:
         return 0
 
     def poll(self, looks=None):
-        """Go on with the calls that can; return True if one has ended."""
+        """Go on with the calls that can; return True if one has ended, or has come further."""
         cdef bint found = False
         cdef Py_ssize_t look
         if not self._open:
@@ -81,6 +85,11 @@ cdef class SlotExchanges:
             for exchange in self._open[:]:
                 if (<SlotExchange?>exchange).advance() or not (self._lingering or (<SlotExchange>exchange).watch()):
                     found = True
+                elif (<SlotExchange>exchange).moved:
+                    (<SlotExchange>exchange).moved = False
+                    found = True
+                    if (<SlotExchange>exchange).hurries and not self._lingering:
+                        self._driver.call_soon(self.poll)
             if found:
                 break
         return found
@@ -96,7 +105,6 @@ cdef class SlotExchanges:
         return not self._lingering
 
 
-@cython.final
 cdef class SlotExchange(Request):
     """A call of a collective through slots, which is complete when the members that this rank waits for have posted."""
 
@@ -112,7 +120,8 @@ cdef class SlotExchange(Request):
     cdef combine_t *combine
     cdef size_t count
     cdef bint listens
-    cdef int asleep_for            # 1 while this rank waits to post, 2 for others
+    cdef uint64_t asleep_for       # 1 while this rank waits to post, 2 for others to post, beyond that for their steps
+    cdef bint moved, hurries       # it has come further since the last poll; it could at once come still further
 
     @property
     def __name__(self):
@@ -164,6 +173,7 @@ cdef class SlotExchange(Request):
                 group.rest()
                 if not found or self.advance():
                     break
+                PyErr_CheckSignals()  # a long call advances many times
         if not self._done:
             self.attend()
         return self._done
@@ -185,7 +195,7 @@ cdef class SlotExchange(Request):
         number = slots_wanted(&self.group.slots, &self.call, &first, &last)
         missing = []
         for member in range(first, last):
-            if not self.group.closed and not has_posted(&self.group.slots, member, number):
+            if not self.group.closed and not have_come(&self.group.slots, member, member + 1, number, self.call.target):
                 missing.append(self.group.ranks[member])
         return missing
 
@@ -204,8 +214,8 @@ cdef class SlotExchange(Request):
 
     cdef bint watch(self) except -1:
         """Ask to be woken, unless this rank has asked already. Return False if the call is complete instead."""
-        while self.asleep_for != 1 + self.call.posted and not self.group.closed:
-            self.asleep_for = 1 + self.call.posted
+        while self.asleep_for != 1 + self.call.posted + self.call.target and not self.group.closed and not self.hurries:
+            self.asleep_for = 1 + self.call.posted + self.call.target
             if not slots_sleep(&self.group.slots, &self.call) and self.advance():
                 return False
         return True
@@ -224,7 +234,7 @@ cdef class SlotExchange(Request):
             if bar and not have_posted(slots, 0, slots.size, bar):
                 return 0
             group.post(self)
-        while call.seen < call.last:
+        while call.seen < call.last and not call.target:
             member = call.seen
             if not has_posted(slots, member, call.number):
                 return 0
@@ -239,6 +249,9 @@ cdef class SlotExchange(Request):
             call.seen += 1
         group.busy += 1
         try:
+            self.hurries = False
+            if not self.go_on():
+                return 0
             error = self.unlike() or self.take()
         except RemoteProtocolError as lie:
             error = lie
@@ -249,6 +262,10 @@ cdef class SlotExchange(Request):
             return 1
         gone = self.leave()
         self.finish()
+        return 1
+
+    cdef int go_on(self) except -1:
+        """Do what comes after all have posted; return 1 once the result can be taken."""
         return 1
 
     cdef object unlike(self):
@@ -392,10 +409,13 @@ cdef class Slots:
 
     cdef int post(self, SlotExchange exchange) except -1:
         """Post, and wake those that wait for nothing else."""
-        cdef uint64_t number = exchange.call.number
+        slots_post(&self.slots, &exchange.call, exchange.data)
+        return self.wake(exchange.call.number)
+
+    cdef int wake(self, uint64_t number) except -1:
+        """Wake the members that wait in a call for what this rank has just done, and for nothing else."""
         cdef uint32_t member = 0
         cdef Ring ring
-        slots_post(&self.slots, &exchange.call, exchange.data)
         while True:
             member = slots_sleeper(&self.slots, member, number)
             if member >= self.slots.size:
@@ -413,7 +433,12 @@ cdef class Slots:
 
     cdef SlotExchange made(self, comm, name, long long tag, uint64_t note, uint64_t nbytes, int action):
         """Return the next call, which waits for all."""
-        cdef SlotExchange exchange = SlotExchange.__new__(SlotExchange)
+        return self.numbered(SlotExchange.__new__(SlotExchange), comm, name, tag, note, nbytes, action)
+
+    cdef SlotExchange numbered(
+        self, SlotExchange exchange, comm, name, long long tag, uint64_t note, uint64_t nbytes, int action
+    ):
+        """Make a new object the next call."""
         self.slots.number += 1
         exchange._engine = self.engine
         exchange.group, exchange.comm, exchange.name, exchange.tag = self, comm, name, tag

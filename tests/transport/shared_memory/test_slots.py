@@ -587,7 +587,7 @@ def other_content(w, call, content, length):
     """Rank 1 posts as if it made the same call, with another content; return the error of rank 0."""
     waiting = call(w.comms[0])
     start = slots.part_of(w.comms[0].context_id).start
-    cell = start + 64 + w.comms[0].attached[shm_sync.ShmSync].slots.number % 16 * 256
+    cell = start + 128 + w.comms[0].attached[shm_sync.ShmSync].slots.number % 16 * 256
     stamp, note, claim = struct.unpack_from("=3Q", w.transports[0]._slots.memory, cell)
     struct.pack_into("=4Q", w.transports[1]._slots.memory, cell, stamp, note, claim, length)
     for place, room_there in ((cell + 32, 224), (start + SLOTS_PREFIX, ROOM), (start + SLOTS_PREFIX + ROOM, ROOM)):
