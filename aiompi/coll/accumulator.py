@@ -245,13 +245,20 @@ class Vector(Accumulator):
         return self._op
 
     async def share_in_rounds(
-        self, channel: Channel, whole: int, begin: Callable[[SlotGroup, Any, Any], SlotExchange | None]
+        self,
+        channel: Channel,
+        whole: int,
+        begin: Callable[[SlotGroup, Any, Any], SlotExchange | None],
+        *,
+        wanted: bool = True,
     ) -> bool:
         """Become the result of a reduction by the core, if there is one for long vectors of these items.
 
         Args:
             whole: most bytes of a vector that is not long.
-            begin: function that begins the call with the arrays of the contribution and the result.
+            begin: function that begins the call. It takes the arrays of the contribution, None if the result has it,
+                and of the result, None if this rank gets none.
+            wanted: True if this rank gets the result.
 
         Returns:
             False, on all ranks alike, if there is none; see `aiompi.coll.shm_sync.share_in_rounds`.
@@ -259,11 +266,14 @@ class Vector(Accumulator):
         dtype = self._datatype.dtype
         if len(self._value) <= whole or not self._op.is_predefined or dtype is None or dtype.names:
             return False
-        value = np.require(np.frombuffer(self._value, dtype), requirements="A")
-        result = np.empty_like(value)
+        place = self._settled_place() if wanted else None
+        value = None if self._value is place else np.require(np.frombuffer(self._value, dtype), requirements="A")
+        result = None if place is None else np.require(np.frombuffer(place, dtype), requirements="A")
         done = await share_in_rounds(channel, lambda slots: begin(slots, value, result))
-        if done:
-            self._replaced()[:] = result.view(np.uint8).data
+        if done and place is not None and result is not None:
+            if not np.may_share_memory(result, np.frombuffer(place, np.uint8)):
+                place[:] = result.view(np.uint8).data  # the place begins at an odd address
+            self._value, self._own, self._vacant = place, True, False
         return done
 
     def combine(self, contributions: Sequence[bytes]) -> None:

@@ -262,6 +262,12 @@ class Kinds:
         await self._end(comm.Reduce_scatter_block(two, into))
         await self._end(comm.Scan(short, into))
 
+    @of(3)
+    async def rounds(self) -> None:
+        await self._end(self.comm.Bcast(self.long_in, 1))
+        await self._end(self.comm.Allreduce(self.long_out, self.long_in))
+        await self._end(self.comm.Allgather(self.long_out[: 2**15 + 1], self.long_in[: 2**16 + 2]))
+
     async def exchange(self) -> None:
         """Each rank has the half of axis 0 of a cube, and gets a half of axis 1."""
         await self._end(self.comm.Alltoallw(self.typed, self.typed_in))

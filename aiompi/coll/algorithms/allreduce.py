@@ -6,6 +6,7 @@ all ranks to the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from aiompi.coll.accumulator import Accumulator, Vector, exchange
@@ -199,9 +200,9 @@ async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute 
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
     (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. Vectors that are together longer than a slot go in
-    rounds, if the core has the operation, and each rank combines one of n parts. If ranks do not share memory, or not yet,
-    recursive doubling is used. Objects are always combined in the order of recursive
-    doubling; vectors in slots are combined from the last rank down.
+    rounds, if the core has the operation, and each rank combines one of n parts. If ranks do not share memory, or not
+    yet, recursive doubling is used. Objects are always combined in the order of recursive doubling; vectors in slots
+    are combined from the last rank down.
 
     Five ranks, vectors:
 
@@ -211,10 +212,14 @@ async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute 
         rank 4            (a + (b + (c + (d + e))))
     """
 
-    def begin(slots: SlotGroup, value: Any, result: Any) -> SlotExchange | None:
-        return slots.allreduce(channel.comm, value, result, accumulator.op, channel)
-
-    if isinstance(accumulator, Vector) and await accumulator.share_in_rounds(channel, channel.room // channel.size, begin):
+    if isinstance(accumulator, Vector) and await _in_rounds(channel, accumulator):
         return
     if not await share(channel, accumulator.block(), accumulator.combine):
         await otherwise(channel, accumulator)
+
+
+def _in_rounds(channel: Channel, vector: Vector) -> Coroutine[Any, None, bool]:
+    def begin(slots: SlotGroup, value: Any, result: Any) -> SlotExchange | None:
+        return slots.allreduce(channel.comm, value, result, vector.op, channel)
+
+    return vector.share_in_rounds(channel, channel.room // channel.size, begin)

@@ -258,6 +258,7 @@ async def shm(channel: Channel, block: Block, root: int, otherwise: Substitute =
         return content(block, channel.room) if is_root else b""
 
     wanted = range(root, root + 1)
+
     def begin(slots: SlotGroup) -> SlotExchange | None:
         return slots.bcast(channel.comm, block.array(), root, channel)
 

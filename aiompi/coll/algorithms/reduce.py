@@ -5,7 +5,7 @@ Algorithms take the channel, the accumulator of this rank, and the root. At the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiompi.coll.accumulator import Accumulator, Vector, exchange
@@ -215,11 +215,15 @@ async def shm(channel: Channel, accumulator: Accumulator, root: int, otherwise: 
         if is_root:
             accumulator.combine(shown)
 
-    def begin(slots: SlotGroup, value: Any, result: Any) -> SlotExchange | None:
-        return slots.reduce(channel.comm, value, result if is_root else None, accumulator.op, root, channel)
-
     assert isinstance(accumulator, Vector)
-    if await accumulator.share_in_rounds(channel, channel.room, begin):
+    if await _in_rounds(channel, accumulator, root):
         return
     if not await share(channel, accumulator.block(), look, None if is_root else range(0)):
         await otherwise(channel, accumulator, root)
+
+
+def _in_rounds(channel: Channel, vector: Vector, root: int) -> Coroutine[Any, None, bool]:
+    def begin(slots: SlotGroup, value: Any, result: Any) -> SlotExchange | None:
+        return slots.reduce(channel.comm, value, result, vector.op, root, channel)
+
+    return vector.share_in_rounds(channel, channel.room, begin, wanted=channel.rank == root)

@@ -1,21 +1,21 @@
 # Collectives of long blocks among ranks that share memory: they go through slots in rounds.
 #
-# First all members post, so each has seen that all have made the same call, and both places of each are free. Then each
-# round moves a slice of every block, in two or three steps. A rank publishes each step by adding 1 to its `steps`
-# (slots.h). All ranks make all steps of a call, also those in which they have nothing to do. Therefore all of them know
-# which number means what:
+# First all members post. Then each member knows that all have made the same call, and that both places of each member are
+# free. After that each round moves a slice of every block in two or three steps. A rank publishes a step by adding 1 to its
+# `steps` (slots.h). Each rank makes all steps of a call, even if it has nothing to do in some of them. Therefore the number
+# of its steps tells all ranks how far it has come. The steps of a round are:
 #
-#   moves        1 a rank writes its slice into a place, by turns into one and the other; so it may be a round ahead
-#                2 it reads slices of others
-#   reductions   1 a rank writes its slice into the first place
-#                2 it combines its part of the slices of all, in the order of the ranks, into its second place
-#                3 it reads the parts of all
+#   moves        1 A rank writes its slice into one of its places. It uses both places by turns, so it may be a round ahead.
+#                2 The rank reads slices of other ranks.
+#   reductions   1 A rank writes its slice into its first place.
+#                2 The rank combines its part of the slices of all ranks, from the last rank down, into its second place.
+#                3 The rank reads the combined parts of all ranks.
 #
-# So each rank combines one of n parts, and copies each byte of a block in and out once.
+# So each rank combines one of n parts of a vector, and copies each byte of its block into a place and out of it once. At the
+# end a rank waits until all ranks have made all steps: then the places are free for the next call.
 
 cdef enum:
-    SLICE = 262144            # bytes of all that a rank writes in a round; a room has more than that if it has less
-    STEPS_AT_ONCE = 32        # steps of a rank that need not wait before its event loop gets a turn
+    STEPS_AT_ONCE = 32        # steps that a rank makes at most before its event loop gets a turn
 
 
 @cython.final
@@ -37,7 +37,7 @@ cdef class RoundsExchange(SlotExchange):
         cdef slots_t *slots = &self.group.slots
         cdef meeting_t *call = &self.call
         cdef int collective = call.note & 0xFF
-        cdef uint64_t room = SLICE if SLICE < slots.room else slots.room
+        cdef uint64_t room = slots.room
         self.rank, self.size = slots.rank, slots.size
         self.root = <uint32_t>(call.note >> 16) - 1
         self.one_writes, self.one_reads = collective == BCAST, collective == REDUCE
@@ -80,7 +80,7 @@ cdef class RoundsExchange(SlotExchange):
             if group.closed or self._done:
                 return 0
             slots_step(slots)
-            group.wake(call.number)
+            group.wake(call.number, slots.steps)
             self.moved, self.asleep_for = True, 0
             self.step += 1
             if self.step == self.steps:
@@ -91,12 +91,12 @@ cdef class RoundsExchange(SlotExchange):
         return 0
 
     cdef void aim(self) noexcept nogil:
-        """Note for which members, and for which of their steps, the next step waits."""
+        """Find the members, and their steps, for which the next step of this rank waits."""
         cdef meeting_t *call = &self.call
         cdef uint64_t now = self.before + self.steps * self.round
         call.seen, call.last = 0, self.size
         if self.round == self.rounds:
-            call.target = now  # the end: all have read, and the places are free for the next call
+            call.target = now
         elif self.step:
             call.target = now + self.step
             if self.step == self.steps - 1 and self.one_reads and self.rank != self.root:
@@ -105,13 +105,13 @@ cdef class RoundsExchange(SlotExchange):
                 call.seen = call.last = 0
                 if self.rank != self.root:
                     call.seen, call.last = self.root, self.root + 1
-        else:  # the place that is written now has been read by all: a round ago, or two of them where places take turns
+        else:  # all have read what is in the place now: it was written in the round before, or in the one before that
             call.target = now - 1 if self.combines else now - 2
-            if self.round < (1 if self.combines else 2):
+            if self.round < (1 if self.combines else 2) or (self.one_writes and self.rank != self.root):
                 call.target, call.last = 1, 0
 
     cdef void make_step(self) noexcept nogil:
-        """Do what the next step of this rank is."""
+        """Copy or combine what the next step of this rank needs."""
         cdef uint64_t start = self.round * self.slice
         cdef uint64_t nbytes = self.slice if self.slice < self.extent - start else self.extent - start
         if self.step == 0:
@@ -176,7 +176,7 @@ cdef class RoundsExchange(SlotExchange):
             memcpy(self.target + start + first, slots_place(&self.group.slots, member, 1), self.part(nbytes, member + 1) - first)
 
     cdef object unlike(self):
-        """Return None: no contribution is in a cell."""
+        """Return None: the cells hold no contributions."""
 
     cdef object take(self):
         """Do nothing: the steps have taken everything."""

@@ -144,15 +144,17 @@ static inline char *slots_place(const slots_t *s, uint32_t member, uint64_t plac
   return (char *)(s->shown[member] + 1) + place * s->room;
 }
 
-/* Return the first member from `member` on that sleeps in a call in which this rank has posted or made a step, and that
-   may now go on. Return the number of members if there is none. */
-static inline uint32_t slots_sleeper(const slots_t *s, uint32_t member, uint64_t number) {
+/* Return the first member from `member` on that sleeps in a call until this rank, among others, has made so many steps
+   (0: has posted), and that may now go on. Return the number of members if there is none. A member that is not awake yet
+   looks as if it slept, so each step wakes only those that wait for this very step. */
+static inline uint32_t slots_sleeper(const slots_t *s, uint32_t member, uint64_t number, uint64_t steps) {
   for (; member < s->size; member++) {
     const shown_t *shown = s->shown[member];
     if (LOAD_ACQUIRE(&shown->asleep) != number || member == s->rank) continue;
-    uint64_t wanted = LOAD_RELAXED(&shown->wanted), target = LOAD_RELAXED(&shown->target);
-    uint32_t first = wanted >> 32, last = (uint32_t)wanted;
-    if (have_come(s, first, last < s->size ? last : s->size, number, target)) break;
+    uint64_t wanted = LOAD_RELAXED(&shown->wanted);
+    uint32_t first = wanted >> 32, last = (uint32_t)wanted < s->size ? (uint32_t)wanted : s->size;
+    if (s->rank < first || s->rank >= last || LOAD_RELAXED(&shown->target) != steps) continue;
+    if (have_come(s, first, last, number, steps)) break;
   }
   return member;
 }

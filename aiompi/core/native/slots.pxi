@@ -25,7 +25,7 @@ cdef extern from "slots.h" nogil:
     void slots_step(slots_t *)
     char *slots_place(slots_t *, uint32_t, uint64_t)
     void slots_post(slots_t *, meeting_t *, const char *)
-    uint32_t slots_sleeper(slots_t *, uint32_t, uint64_t)
+    uint32_t slots_sleeper(slots_t *, uint32_t, uint64_t, uint64_t)
     uint64_t slots_wanted(slots_t *, meeting_t *, uint32_t *, uint32_t *)
     bint slots_sleep(slots_t *, meeting_t *)
     bint slots_spin(slots_t *, meeting_t *, bint, double)
@@ -173,7 +173,11 @@ cdef class SlotExchange(Request):
                 group.rest()
                 if not found or self.advance():
                     break
-                PyErr_CheckSignals()  # a long call advances many times
+                try:
+                    PyErr_CheckSignals()  # a long call advances many times
+                except BaseException:
+                    self.attend()  # the other ranks need further steps of this one
+                    raise
         if not self._done:
             self.attend()
         return self._done
@@ -410,14 +414,14 @@ cdef class Slots:
     cdef int post(self, SlotExchange exchange) except -1:
         """Post, and wake those that wait for nothing else."""
         slots_post(&self.slots, &exchange.call, exchange.data)
-        return self.wake(exchange.call.number)
+        return self.wake(exchange.call.number, 0)
 
-    cdef int wake(self, uint64_t number) except -1:
+    cdef int wake(self, uint64_t number, uint64_t steps) except -1:
         """Wake the members that wait in a call for what this rank has just done, and for nothing else."""
         cdef uint32_t member = 0
         cdef Ring ring
         while True:
-            member = slots_sleeper(&self.slots, member, number)
+            member = slots_sleeper(&self.slots, member, number, steps)
             if member >= self.slots.size:
                 return 0
             ring = <Ring>self.rings[member]

@@ -277,8 +277,8 @@ def a_cell(chance: random.Random, area: memoryview) -> int:
     """A word of slots, of one of the first communicators."""
     part = part_of(2 * chance.randrange(1, 9))
     assert part is not None
-    cell = LINE + chance.randrange(CELLS) * CELL + chance.choice(CELL_WORDS)
-    return part.start + chance.choice((0, 8, cell, cell, cell))
+    cell = 2 * LINE + chance.randrange(CELLS) * CELL + chance.choice(CELL_WORDS)
+    return part.start + chance.choice((0, 8, 16, LINE, cell, cell, cell, cell))
 
 
 # Running.

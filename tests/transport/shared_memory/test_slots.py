@@ -17,7 +17,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from aiompi import errors
+from aiompi import MPI, errors
 from aiompi.coll import buffers, objects, shm_sync
 from aiompi.comm import Channel, Communicator
 from aiompi.core._native import LONG_PLACES, SLOTS_PREFIX, SlotExchanges
@@ -128,6 +128,79 @@ def test_the_calls_before_they_meet_may_be_made_at_once(apart):
     requests = [[buffers.barrier(comm) for _ in range(12)] for comm in w.comms]
     w.finish(*itertools.chain(*requests))
     until_assembled(w)
+
+
+def spread(array):
+    """Return a specification of the items of an array with gaps between them, and the items."""
+    memory = np.zeros((len(array), 2))
+    memory[:, 0] = array
+    return [memory, 1, MPI.DOUBLE.Create_vector(len(array), 1, 2).Commit()], memory[:, 0]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_whose_long_buffers_have_gaps_make_the_same_calls_as_the_others(together, size):
+    """The core itself takes the buffers of the ranks above 0 only."""
+    w, count = together(size), ROOM // 8 + 5
+    before = written(w)
+    given = [np.arange(count) * (rank + 1.0) for rank in range(size)]
+    total = np.arange(count) * (size * (size + 1) / 2)
+    source, _ = spread(given[0])
+    sources = [source, *given[1:]]
+    place, arrived = spread(np.zeros(count))
+    places = [place, *np.zeros((size - 1, count))]
+
+    everyone(w, lambda comm: buffers.bcast(comm, given[1] if comm.rank == 1 else places[comm.rank], 1))
+    assert (arrived == given[1]).all()
+    for odd in (0, 1):  # bytes that the items of rank 0 are away from a multiple of their size
+        memory = np.zeros((2, 8 * count + odd), "u1")
+        mine, result = ([row[odd:], count, MPI.DOUBLE] for row in memory)
+        mine[0][:] = given[0].view("u1")
+        for own in (mine, None):
+            result[0][:] = given[0].view("u1")
+            everyone(
+                w,
+                lambda comm, own=own, result=result: buffers.allreduce(
+                    comm, given[comm.rank] if comm.rank else own, places[comm.rank] if comm.rank else result, SUM
+                ),
+            )
+            assert all(each.tobytes() == total.tobytes() for each in (result[0], *places[1:]))
+        for root in range(size):
+            result[0][:] = 0
+            everyone(
+                w,
+                lambda comm, root=root, mine=mine, result=result: buffers.reduce(
+                    comm, given[comm.rank] if comm.rank else mine, places[comm.rank] if comm.rank else result, SUM, root
+                ),
+            )
+            assert (result[0].tobytes() == total.tobytes()) == (root == 0)
+            assert (places[1] == total).all()
+            assert mine[0].tobytes() == given[0].tobytes()
+    gathered = np.zeros((size, size, count))
+    gathered[0, 0] = given[0]
+    everyone(w, lambda comm: buffers.allgather(comm, sources[comm.rank] if comm.rank else None, gathered[comm.rank]))
+    assert (gathered == given).all()
+    blocks = np.random.default_rng(1).random((size, size, count))
+    spread_blocks, _ = spread(blocks[0].ravel())
+    spread_blocks[1:] = [count, MPI.DOUBLE.Create_resized(0, 16).Commit()]
+    everyone(
+        w, lambda comm: buffers.alltoall(comm, blocks[comm.rank] if comm.rank else spread_blocks, gathered[comm.rank])
+    )
+    assert (gathered == blocks.transpose(1, 0, 2)).all()
+    assert written(w) == before, "nothing is sent"
+
+
+def test_long_vectors_that_the_core_cannot_combine_go_by_messages(together):
+    w = together(3)
+    before = written(w)
+    for contributions, op in (
+        ([np.full(ROOM // 8, rank + 1j) for rank in range(3)], SUM),
+        ([np.full(ROOM, rank + 1, "u8") for rank in range(3)], Op.Create(join)),
+    ):
+        call, results = allreduce(contributions, op)
+        everyone(w, call)
+        assert all(result.tolist() == results[0].tolist() for result in results)
+    assert results[0][0] != 0
+    assert written(w) > before
 
 
 @pytest.mark.spec("S4.9.6-1", "S4.9.4-3")
