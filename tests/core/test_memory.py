@@ -159,8 +159,8 @@ def test_slots_allow_no_block_for_which_they_have_no_room() -> None:
     engine: Any = native.ProgressBase(None)
     memories = [mmap.mmap(-1, 3 * SIZE) for _ in range(2)]
     group = native.SlotGroup(engine, native.SlotExchanges(None, []), 1, 0, 1024, memories, [None, None], [0, 1])
-    group.limit({2: 1024, 5: 512})
-    for collective, most in ((2, 1025), (5, 513), (9, 2**62)):
+    group.limit({3: 1024, 5: 512, 9: 2**62})
+    for collective, most in ((3, 1025), (5, 513), (16, 2**62)):
         with pytest.raises(InternalError, match="no room"):
             group.limit({collective: most})
 
@@ -178,7 +178,7 @@ def test_slots_allow_no_block_for_which_they_have_no_room() -> None:
     with pytest.raises(InternalError, match="no such"):
         group.limit({Liar(2**28): 8})
     with pytest.raises(InternalError, match="no room"):
-        group.limit({2: Liar(2**28)})
+        group.limit({3: Liar(2**28)})
 
 
 def test_memory_that_is_not_aligned_is_refused() -> None:

@@ -18,6 +18,15 @@ cdef class SendBase(Request):
         self.acknowledged = True
         return 0
 
+    def spin(self):
+        """Look for the answer of the receiver for a moment."""
+        cdef ProgressBase engine
+        if not self._done and isinstance(self._engine, ProgressBase):
+            engine = <ProgressBase>self._engine
+            if not engine.stepping and engine.recorder is None and isinstance(engine.driver, DriverBase):
+                (<DriverBase>engine.driver).look_briefly(True)
+        return self._done
+
     def sent(self):
         """Note that the memory of the payload is free again."""
         self.released = True
