@@ -20,6 +20,7 @@ from aiompi.core.pure.recorder import RECORD
 from aiompi.wire.frame import MAX_ANNOUNCED
 from aiompi_launcher.spec import WIDTH
 from support.limits import LIMIT
+from support.measured import UNMEASURED
 
 PACKAGE = Path(aiompi.__file__).parent
 PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
@@ -265,6 +266,7 @@ def blocks_of(function: ast.AST) -> Iterator[list[ast.stmt]]:
                 yield block
 
 
+@UNMEASURED
 def test_launchers_part_of_the_package_is_light() -> None:
     """The launcher and every rank import these modules at their start."""
     script = (

@@ -6,7 +6,6 @@ import itertools
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from aiompi.base.lazy import np
 from aiompi.coll.signature import disagreement
 from aiompi.comm import Channel
 from aiompi.core.allocation import allocate, copied, joined
@@ -53,10 +52,6 @@ class Block:
         if len(self.payload) == 1 and isinstance(self.payload[0], memoryview):
             return self.payload[0]
         return joined(self.payload, self.nbytes)
-
-    def array(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """Return the content as an array of bytes, in the same memory if it is in one piece."""
-        return np.frombuffer(self.data, np.uint8)
 
     def part(self, start: int, stop: int) -> Block:
         """Return a block of the bytes `start` to `stop - 1`, in the same memory; not for `any_form` algorithms."""

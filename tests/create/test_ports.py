@@ -621,7 +621,7 @@ async def test_spawned_programs_of_one_world(worker: str) -> None:
         ("/nowhere/command", {}, "/nowhere/command: No such file or directory"),
         ("false", {}, "rank 0 exited with status 1"),
         ("true", {}, "without joining"),
-        ("x.py", {"wdir": "/nowhere"}, "/nowhere/x.py: No such file or directory"),
+        ("x.py", {"wdir": "/nowhere"}, "/nowhere: No such file or directory"),
         pytest.param(
             "true",
             {"host": "another.example"},

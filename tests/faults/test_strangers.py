@@ -121,7 +121,7 @@ WAITS: Final = """
 import select, socket, sys
 from aiompi import MPI
 from aiompi.job import failure_detector
-from aiompi.wire.hello import ROLE_PEER, Channel, Connector
+from aiompi.wire.hello import ROLE_PEER, Connector, Protection
 failure_detector.MANY_LOOKS = 10
 world = MPI.COMM_WORLD
 if world.rank == 0:
@@ -129,7 +129,7 @@ if world.rank == 0:
     card = processes.cards[0]["transports"]["tcp"]
     stranger = socket.create_connection((card[0], card[-1]))
     hello = Connector(
-        bytes(32), role=ROLE_PEER, rank=1, target=0, channel=Channel.ENCRYPTED, namespace=processes.job
+        bytes(32), role=ROLE_PEER, rank=1, target=0, channel=Protection.ENCRYPTED, namespace=processes.job
     ).data_to_send()
     stranger.sendall({words})
     while {words} == hello and not select.select([stranger], [], [], 0)[0]:

@@ -20,6 +20,7 @@ from aiompi_launcher.start.forkserver import Order
 from aiompi_launcher.start.python import PythonProgram
 from support.jobs import ROOTS, Site
 from support.limits import LIMIT
+from support.measured import UNMEASURED
 
 WHAT = '''
 """A program."""
@@ -292,6 +293,7 @@ def test_which_ranks_are_forked(launch, tmp_path: Path, forked: bool, words: lis
         ("email/notes.txt", "", True),
     ],
 )
+@UNMEASURED
 def test_modules_of_a_program_with_usual_names(launch, tmp_path: Path, path: str, text: str, forked: bool):
     """They are found in place of modules that a rank would have imported before."""
     (tmp_path / path).parent.mkdir(exist_ok=True)
@@ -357,6 +359,7 @@ def test_descriptors_that_the_launcher_lacks_are_open_in_its_ranks(launch, tmp_p
     assert [(tmp_path / name).read_text() for name in "01"] == ["True"] * 2
 
 
+@UNMEASURED
 def test_what_is_imported_before_the_fork_has_no_state():
     script = (
         "import os, sys, threading\n"
@@ -474,6 +477,7 @@ def test_ranks_are_told_of_whenever_they_end(tmp_path: Path, is_gone, wait_until
 
 
 @pytest.mark.parametrize("words", [["app.py"], ["-m", "app"]])
+@UNMEASURED
 def test_processes_and_objects_of_a_forked_rank(launch, tmp_path: Path, words: list[str]):
     (tmp_path / "app.py").write_text(f"""
 import multiprocessing

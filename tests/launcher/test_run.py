@@ -13,6 +13,7 @@ import pytest
 
 from support.jobs import Site
 from support.limits import LIMIT
+from support.measured import UNMEASURED
 from support.terminal import InTerminal
 
 RANK = str(Path(__file__).parent / "programs" / "rank.py")
@@ -330,6 +331,7 @@ def test_wrong_settings_are_told_once_and_start_nothing(launch, words, variable:
         ("launch", {"aiompi_launcher.supervise", "aiompi_launcher.job"}),
     ],
 )
+@UNMEASURED
 def test_start_up_of_the_launcher_is_light(module: str, others: set[str]):
     """Until it forks the process from which ranks are forked, it imports only modules that ranks need, too."""
     script = f"import sys, aiompi_launcher.{module}; print(*sys.modules)"

@@ -61,14 +61,15 @@ def test_gunicorn_replaces_a_killed_worker(site: Site) -> None:
 @pytest.mark.parametrize(
     ("program", "server"),
     [
-        (QUART, ["hypercorn"]),
-        (LITESTAR, ["gunicorn", "-k", "uvicorn_worker.UvicornWorker"]),
-        (AIOHTTP, ["gunicorn", "-k", "aiohttp.GunicornWebWorker"]),
+        (PROGRAM, ["uvicorn", "--workers", "2", "--port", "PORT"]),
+        (QUART, ["hypercorn", "-w", "2", "-b", "127.0.0.1:PORT"]),
+        (LITESTAR, ["gunicorn", "-k", "uvicorn_worker.UvicornWorker", "-w", "2", "-b", "127.0.0.1:PORT"]),
+        (AIOHTTP, ["gunicorn", "-k", "aiohttp.GunicornWebWorker", "-w", "2", "-b", "127.0.0.1:PORT"]),
     ],
-    ids=["Quart on hypercorn", "Litestar on uvicorn_worker", "aiohttp on gunicorn"],
+    ids=["Starlette on uvicorn", "Quart on hypercorn", "Litestar on uvicorn_worker", "aiohttp on gunicorn"],
 )
 def test_a_hangup_replaces_all_workers(site: Site, program: str, server: list[str]) -> None:
-    served = Served(site, *server, "-w", "2", "-b", "127.0.0.1:PORT", program=program)
+    served = Served(site, *server, program=program)
     first, _ = served.workers(lambda pids: len(pids) == 2)
     served.server.signal(signal.SIGHUP)
     served.workers(lambda pids: len(pids) == 2 and not pids & first)

@@ -11,6 +11,7 @@ import contextlib
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,6 +80,7 @@ class Core:
 
     def __init__(self, network: Network, rank: int) -> None:
         self.network, self.rank = network, rank
+        self.engine = SimpleNamespace(recorder=None)
 
     def send(self, segments: Sequence[bytes], nbytes: int, rank: int, tag: int) -> Receive:
         self.network.under_way[self.rank, rank].append(b"".join(segments))

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from aiompi.base.lazy import np
 from aiompi.coll.algorithms.shapes import Levels, Pof2
 from aiompi.coll.block import Block, Bundle
 from aiompi.coll.shm_sync import Substitute, share, share_in_rounds
 from aiompi.comm import Channel
+from aiompi.core.allocation import allocate
 
 if TYPE_CHECKING:
     from aiompi.core._native import SlotExchange, SlotGroup
@@ -221,13 +221,13 @@ async def _in_rounds(channel: Channel, blocks: Sequence[Block]) -> bool:
     own = blocks[channel.rank]
     if own.memory is None or own.nbytes <= channel.room:
         return False
-    gathered = np.empty((len(blocks), own.nbytes), np.uint8)
+    gathered = allocate(len(blocks) * own.nbytes)
 
     def begin(slots: SlotGroup) -> SlotExchange | None:
-        return slots.allgather(channel.comm, own.array(), gathered, channel)
+        return slots.allgather(channel.comm, own.data, gathered, channel)
 
     done = await share_in_rounds(channel, begin)
     if done:
-        for block, content in zip(blocks, gathered, strict=True):
-            block.store(content.data)
+        for rank, block in enumerate(blocks):
+            block.store(gathered[rank * own.nbytes : (rank + 1) * own.nbytes])
     return done

@@ -11,7 +11,6 @@ from collections.abc import Coroutine, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from aiompi.base.lazy import np
 from aiompi.coll.algorithms.shapes import Levels
 from aiompi.coll.block import Block, Bundle
 from aiompi.coll.shm_sync import Substitute, joined, share_in_rounds, show, show_objects
@@ -182,15 +181,15 @@ async def _in_rounds(channel: Channel, outgoing: Sequence[Block], incoming: Sequ
     nbytes = len(outgoing) * own.nbytes
     if own.memory is None or nbytes <= channel.room:
         return False
-    arrived = np.empty((len(incoming), own.nbytes), np.uint8)
+    arrived = allocate(nbytes)
 
     def begin(slots: SlotGroup) -> SlotExchange | None:
-        return slots.alltoall(channel.comm, np.frombuffer(joined(outgoing), np.uint8), arrived, channel)
+        return slots.alltoall(channel.comm, memoryview(joined(outgoing)), arrived, channel)
 
     done = await share_in_rounds(channel, begin)
     if done:
-        for block, content in zip(incoming, arrived, strict=True):
-            block.store(content.data)
+        for rank, block in enumerate(incoming):
+            block.store(arrived[rank * own.nbytes : (rank + 1) * own.nbytes])
     return done
 
 

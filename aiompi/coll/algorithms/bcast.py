@@ -260,7 +260,7 @@ async def shm(channel: Channel, block: Block, root: int, otherwise: Substitute =
     wanted = range(root, root + 1)
 
     def begin(slots: SlotGroup) -> SlotExchange | None:
-        return slots.bcast(channel.comm, block.array(), root, channel)
+        return slots.bcast(channel.comm, block.data, root, channel)
 
     if block.memory is None:
         done = await show_objects(channel, make, look, wanted)

@@ -215,8 +215,7 @@ async def shm(channel: Channel, accumulator: Accumulator, root: int, otherwise: 
         if is_root:
             accumulator.combine(shown)
 
-    assert isinstance(accumulator, Vector)
-    if await _in_rounds(channel, accumulator, root):
+    if isinstance(accumulator, Vector) and await _in_rounds(channel, accumulator, root):
         return
     if not await share(channel, accumulator.block(), look, None if is_root else range(0)):
         await otherwise(channel, accumulator, root)

@@ -125,7 +125,7 @@ cdef class SlotGroup(Slots):
         cdef SlotExchange exchange
         cdef memory_t memory
         cdef bint right, own = self.is_root(root, &right)
-        spec = self.outgoing(spec, &memory) if own else self.incoming(spec, &memory)
+        spec = self.outgoing(spec, &memory, channel) if own else self.incoming(spec, &memory, channel)
         if not right or spec is None:
             return None
         exchange = self.direct(comm, BCAST, "Bcast", memory.nbytes, NOTHING if own else FROM_ONE, 0, root, channel)
@@ -140,13 +140,21 @@ cdef class SlotGroup(Slots):
     # Both return the array that owns the memory, or None. The exchange keeps the array, since the program may change
     # the specification before the memory is used.
 
-    cdef object outgoing(self, object spec, memory_t *memory):
-        """Find what a specification contributes."""
-        return plain_of(spec, memory)
+    cdef object outgoing(self, object spec, memory_t *memory, channel=None):
+        """Find what a specification contributes. The general path also passes memoryviews."""
+        cdef _Area area
+        if channel is None or type(spec) is not memoryview:
+            return plain_of(spec, memory)
+        area = _Area.__new__(_Area)
+        if not area.of(spec, False):
+            return None
+        memory[0] = area.memory
+        memory.readonly = area.view.readonly
+        return area
 
-    cdef object incoming(self, object spec, memory_t *memory):
+    cdef object incoming(self, object spec, memory_t *memory, channel=None):
         """Find where a result belongs."""
-        spec = self.outgoing(spec, memory)
+        spec = self.outgoing(spec, memory, channel)
         return None if spec is None or memory.readonly else spec
 
     cdef SlotExchange shown(self, SlotExchange exchange, array, const char *data, uint64_t nbytes):
@@ -190,7 +198,7 @@ cdef class SlotGroup(Slots):
         """Start to gather the arrays of all ranks everywhere."""
         cdef SlotExchange exchange
         cdef memory_t source, place
-        sendspec, recvspec = self.outgoing(sendspec, &source), self.incoming(recvspec, &place)
+        sendspec, recvspec = self.outgoing(sendspec, &source, channel), self.incoming(recvspec, &place, channel)
         if sendspec is None or recvspec is None:
             return None
         if not self.fits(source, place, self.slots.size):
@@ -226,7 +234,7 @@ cdef class SlotGroup(Slots):
         cdef SlotExchange exchange
         cdef memory_t source, place
         cdef uint64_t length, rank = self.slots.rank, size = self.slots.size
-        sendspec, recvspec = self.outgoing(sendspec, &source), self.incoming(recvspec, &place)
+        sendspec, recvspec = self.outgoing(sendspec, &source, channel), self.incoming(recvspec, &place, channel)
         if sendspec is None or recvspec is None:
             return None
         if not self.fits(source, place, 1) or source.nbytes % size:

@@ -104,10 +104,17 @@ class Rank(NamedTuple):
 def serve(sock: socket.socket) -> Rank:
     """Fork a rank for each message. Returns in the ranks only."""
     import_what_ranks_need()
+    marked: str | None = None
     while True:
         message, descriptors, *_ = socket.recv_fds(sock, LONGEST, _DESCRIPTORS)
         if not message:
             os._exit(0)
+        order = Order(*msgpack.unpackb(message, unicode_errors="surrogateescape"))
+        if order.environ.get(ENV_CONTROL) != marked:
+            # The watchdog must find a rank from its first moment on, so this process shows the variable as well.
+            marked = order.environ.get(ENV_CONTROL)
+            os.environ.update({**os.environ})  # the C library copies the variables
+            _describe(sys.orig_argv, {**os.environ, **order.environ})
         try:
             pid = os.fork()
         except OSError as error:
@@ -115,7 +122,7 @@ def serve(sock: socket.socket) -> Rank:
         else:
             if not pid:
                 sock.close()
-                return _be_rank(Order(*msgpack.unpackb(message, unicode_errors="surrogateescape")), descriptors)
+                return _be_rank(order, descriptors)
             with contextlib.suppress(OSError):  # the rank may have done this itself, and ended
                 os.setpgid(pid, pid)
             try:

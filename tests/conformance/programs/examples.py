@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -47,11 +47,14 @@ class Mark:
         return lambda test: test
 
     @staticmethod
-    def parametrize(names: str | tuple[str, ...], values: list[Any], ids: object = None) -> Callable[[Any], Any]:
+    def parametrize(
+        names: str | tuple[str, ...], values: list[Any], ids: object = None, indirect: Sequence[str] = ()
+    ) -> Callable[[Any], Any]:
         keys = [names] if isinstance(names, str) else names
 
         def keep(test: Any) -> Any:
             rows = [dict(zip(keys, [value] if isinstance(names, str) else value, strict=True)) for value in values]
+            rows = [{key: row[key] for key in row if key not in indirect} for row in rows]
             test.cases = [row | case for row, case in itertools.product(rows, getattr(test, "cases", [{}]))]
             return test
 
