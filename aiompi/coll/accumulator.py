@@ -11,9 +11,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from aiompi import core
 from aiompi.base.lazy import np, numpy_is_loaded
 from aiompi.coll.block import Block
-from aiompi.coll.shm_sync import share_in_rounds
+from aiompi.coll.shm_sync import has_rounds, share_in_rounds
 from aiompi.comm import Channel
 from aiompi.core.allocation import allocate, copied, joined
 from aiompi.datatype.buffer.buffer import Buffer
@@ -22,8 +23,8 @@ from aiompi.op import Op
 from aiompi.op.combine import Combine, combiner
 from aiompi.wire.frame import Payload
 
-if TYPE_CHECKING:
-    from aiompi.core._native import SlotExchange, SlotGroup
+if TYPE_CHECKING or core.form == "native":
+    from aiompi.core._native import SlotExchange, SlotGroup, combines
 
 #: types of immutable objects, which need no copy
 UNCHANGING: Final = frozenset({NoneType, bool, int, float, complex, str, bytes})
@@ -244,28 +245,31 @@ class Vector(Accumulator):
         """The operation."""
         return self._op
 
-    async def share_in_rounds(
-        self,
-        channel: Channel,
-        whole: int,
-        begin: Callable[[SlotGroup, Any, Any], SlotExchange | None],
-        *,
-        wanted: bool = True,
-    ) -> bool:
-        """Become the result of a reduction by the core, if there is one for long vectors of these items.
+    def goes_in_rounds(self, channel: Channel, whole: int) -> bool:
+        """Return True, on all ranks alike, if the core combines vectors of this length and type in rounds.
 
         Args:
-            whole: most bytes of a vector that is not long.
+            whole: most bytes of a vector that the ranks combine as a whole.
+        """
+        dtype = self._datatype.dtype
+        if len(self._value) <= whole or not has_rounds(channel) or core.form == "pure":
+            return False
+        return self._op.is_predefined and dtype is not None and combines(np.empty(1, dtype), self._op)
+
+    async def share_in_rounds(
+        self, channel: Channel, begin: Callable[[SlotGroup, Any, Any], SlotExchange | None], *, wanted: bool = True
+    ) -> bool:
+        """Become the result of a reduction by the core.
+
+        Args:
             begin: function that begins the call. It takes the arrays of the contribution, None if the result has it,
                 and of the result, None if this rank gets none.
             wanted: True if this rank gets the result.
 
         Returns:
-            False, on all ranks alike, if there is none; see `aiompi.coll.shm_sync.share_in_rounds`.
+            False, on all ranks alike: see `aiompi.coll.shm_sync.share_in_rounds`.
         """
         dtype = self._datatype.dtype
-        if len(self._value) <= whole or not self._op.is_predefined or dtype is None or dtype.names:
-            return False
         place = self._settled_place() if wanted else None
         value = None if self._value is place else np.require(np.frombuffer(self._value, dtype), requirements="A")
         result = None if place is None else np.require(np.frombuffer(place, dtype), requirements="A")

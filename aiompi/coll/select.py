@@ -42,7 +42,7 @@ from aiompi.coll.registry import (
 )
 from aiompi.coll.signature import note_of
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import ROOM, room
+from aiompi.engine import MOST_IN_ROUNDS, ROOM, room
 from aiompi.errors import InternalError, InvalidArgumentError, InvalidCommError
 
 P = ParamSpec("P")
@@ -253,16 +253,16 @@ def _direct_limits(size: int, most: int) -> dict[int, int]:
     for name, (collective, shown) in _DIRECT.items():
         rules = tuning()[collective.name]
         lengths = sorted({0, _UNLIMITED, *(rule.max_bytes or (rule.max_total or 0) // size for rule in rules)})
-        cases = (Case(size, nbytes, commute=False, shared_memory=True) for nbytes in lengths)
+        cases = (Case(size, nbytes, shared_memory=True) for nbytes in lengths)  # what the core combines commutes
         beyond = next((case.nbytes for case in cases if preferred(collective, case) != _SLOTS), None)
         limit = max((nbytes for nbytes in lengths if beyond is None or nbytes < beyond), default=-1)
-        if name not in _IN_ROUNDS or most < ROOM:
+        if name not in _IN_ROUNDS or most < ROOM or size > MOST_IN_ROUNDS:
             limit = min(limit, most // size if shown else most)
         limits[note_of(name, None, None)] = limit
     return limits
 
 
-#: the collectives that the core can call directly; True if a rank may show a block for each rank
+#: the collectives that the core can call directly; True if the blocks of all ranks together must fit in a slot
 _DIRECT: Final[Mapping[str, tuple[Collective[...], bool]]] = {
     "Barrier": (BARRIER, False),
     "Bcast": (BCAST, False),
@@ -271,7 +271,7 @@ _DIRECT: Final[Mapping[str, tuple[Collective[...], bool]]] = {
     "Allgather": (ALLGATHER, False),
     "Alltoall": (ALLTOALL, True),
     "Reduce": (REDUCE, False),
-    "Allreduce": (ALLREDUCE, False),
+    "Allreduce": (ALLREDUCE, True),
     "Reduce_scatter_block": (REDUCE_SCATTER, False),
     "Scan": (SCAN, False),
 }

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from aiompi.coll.block import Block, compare, mismatch
 from aiompi.comm import Channel, Communicator
-from aiompi.engine import ROOM, ChainedRequest, Endpoint, Message, MessageListener, Request
+from aiompi.engine import MOST_IN_ROUNDS, ROOM, ChainedRequest, Endpoint, Message, MessageListener, Request
 from aiompi.engine.schedule import settled
 from aiompi.errors import InvalidCountError, MPIError, OtherError, TruncationError
 
@@ -269,6 +269,11 @@ def _latest(sync: ShmSync, current: SlotExchange) -> SlotExchange:
     return current
 
 
+def has_rounds(channel: Channel) -> bool:
+    """Return True if long blocks go through slots in rounds, where the members have slots."""
+    return channel.room >= ROOM and channel.size <= MOST_IN_ROUNDS
+
+
 async def share_in_rounds(channel: Channel, begin: Callable[[SlotGroup], SlotExchange | None]) -> bool:
     """Run a collective whose blocks are too long for a slot: each round moves a slice of each.
 
@@ -282,7 +287,7 @@ async def share_in_rounds(channel: Channel, begin: Callable[[SlotGroup], SlotExc
         MPIError: as of `show`.
     """
     sync = _sync_of(channel)
-    if sync is None or channel.room < ROOM:
+    if sync is None or not has_rounds(channel):
         return False
 
     async def act(slots: SlotGroup) -> bool:

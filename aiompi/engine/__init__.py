@@ -19,10 +19,11 @@ from aiompi.engine.scattered import Scattered, ScatteredReceive
 from aiompi.engine.schedule import ChainedRequest, Schedule
 from aiompi.engine.seams import Driver, Link, Poller, RecoveryService, Timer
 from aiompi.engine.send import Mode, Send
-from aiompi.engine.slots import FIRST_COMMUNICATORS, LITTLE_ROOM, ROOM, ordinal, room
+from aiompi.engine.slots import FIRST_COMMUNICATORS, LITTLE_ROOM, MOST_IN_ROUNDS, ROOM, ordinal, room
 
 __all__ = [
-    "AwaitableCall", "FIRST_COMMUNICATORS", "LITTLE_ROOM", "ROOM", "MessageListener", "Driver", "Engine",
+    "AwaitableCall", "FIRST_COMMUNICATORS", "LITTLE_ROOM", "MOST_IN_ROUNDS", "ROOM", "MessageListener", "Driver",
+    "Engine",
     "GeneralizedRequest", "Link", "Message", "Mode", "Endpoint", "Peer",
     "PersistentRequest", "Poller", "Receive", "RecoveryService", "Request", "Scattered",
     "ScatteredReceive", "Schedule", "Send", "Timer", "ChainedRequest", "Waiter", "ordinal", "room"

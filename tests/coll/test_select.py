@@ -10,7 +10,9 @@ from aiompi import settings
 from aiompi.coll import buffers, select
 from aiompi.coll.registry import COLLECTIVES, Algorithm, Collective
 from aiompi.coll.select import Case
+from aiompi.coll.signature import note_of
 from aiompi.comm import derive
+from aiompi.engine import LITTLE_ROOM, MOST_IN_ROUNDS, ROOM
 from aiompi.errors import InternalError, InvalidArgumentError
 
 
@@ -217,3 +219,20 @@ def test_the_environment_names_algorithms(world):
 def test_unknown_names_in_the_setting_are_reported_by_any_collective(coll, message, world):
     with pytest.raises(InvalidArgumentError, match=message):
         buffers.barrier(world(1, coll=coll).comms[0])
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8, 17, 33, 64, 5000])
+@pytest.mark.parametrize("most", [ROOM, LITTLE_ROOM])
+def test_the_core_calls_slots_itself_only_where_the_general_path_would_use_them_alike(size, most):
+    """Some ranks may take one path, and the others the other one."""
+    limits = select._direct_limits(size, most)
+    for name, (collective, together) in select._DIRECT.items():
+        limit = limits[note_of(name, None, None)]
+        rules = select.tuning()[collective.name]
+        ends = {most, most // size, limit, 2**30, *(each.max_bytes or (each.max_total or 0) // size for each in rules)}
+        for nbytes in {length for end in ends for length in (end - 1, end, end + 1) if 0 <= length <= limit}:
+            assert select.preferred(collective, select.Case(size, nbytes, shared_memory=True)) == "shm"
+            if nbytes > (most // size if together else most):
+                assert name in select._IN_ROUNDS
+                assert most == ROOM
+                assert size <= MOST_IN_ROUNDS

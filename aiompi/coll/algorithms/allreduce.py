@@ -212,9 +212,12 @@ async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute 
         rank 4            (a + (b + (c + (d + e))))
     """
 
-    if isinstance(accumulator, Vector) and await _in_rounds(channel, accumulator):
-        return
-    if not await share(channel, accumulator.block(), accumulator.combine):
+    # One of both, not one after the other: all ranks take the same turns.
+    if isinstance(accumulator, Vector) and accumulator.goes_in_rounds(channel, channel.room // channel.size):
+        done = await _in_rounds(channel, accumulator)
+    else:
+        done = await share(channel, accumulator.block(), accumulator.combine)
+    if not done:
         await otherwise(channel, accumulator)
 
 
@@ -222,4 +225,4 @@ def _in_rounds(channel: Channel, vector: Vector) -> Coroutine[Any, None, bool]:
     def begin(slots: SlotGroup, value: Any, result: Any) -> SlotExchange | None:
         return slots.allreduce(channel.comm, value, result, vector.op, channel)
 
-    return vector.share_in_rounds(channel, channel.room // channel.size, begin)
+    return vector.share_in_rounds(channel, begin)

@@ -215,9 +215,11 @@ async def shm(channel: Channel, accumulator: Accumulator, root: int, otherwise: 
         if is_root:
             accumulator.combine(shown)
 
-    if isinstance(accumulator, Vector) and await _in_rounds(channel, accumulator, root):
-        return
-    if not await share(channel, accumulator.block(), look, None if is_root else range(0)):
+    if isinstance(accumulator, Vector) and accumulator.goes_in_rounds(channel, channel.room):
+        done = await _in_rounds(channel, accumulator, root)
+    else:
+        done = await share(channel, accumulator.block(), look, None if is_root else range(0))
+    if not done:
         await otherwise(channel, accumulator, root)
 
 
@@ -225,4 +227,4 @@ def _in_rounds(channel: Channel, vector: Vector, root: int) -> Coroutine[Any, No
     def begin(slots: SlotGroup, value: Any, result: Any) -> SlotExchange | None:
         return slots.reduce(channel.comm, value, result, vector.op, root, channel)
 
-    return vector.share_in_rounds(channel, channel.room, begin, wanted=channel.rank == root)
+    return vector.share_in_rounds(channel, begin, wanted=channel.rank == root)

@@ -25,6 +25,17 @@ def know(operations, in_place):
     _operations, _in_place = tuple(operations), in_place
 
 
+def combines(array, op):
+    """Return True if the core combines arrays of the type of this one with an operation."""
+    cdef size_t size = 1
+    cdef int operation = 1
+    for known in _operations:
+        if known is op:
+            return is_array(array) and combine_array(array, operation, &size) != NULL
+        operation += 1
+    return False
+
+
 @cython.final
 cdef class SlotGroup(Slots):
     """The slots of the members of a communicator, and the collectives that start directly through these slots."""
@@ -69,6 +80,8 @@ cdef class SlotGroup(Slots):
         cdef long long tag
         cdef ProgressBase engine = self.engine
         cdef bint rounds = self.needs_rounds(collective, nbytes)
+        if rounds and not self.has_rounds(collective):
+            return None
         if channel is None:
             if self.closed or <int64_t>nbytes > self.limits[collective] or engine.stepping or engine.degraded:
                 return None
@@ -81,7 +94,7 @@ cdef class SlotGroup(Slots):
             tag = comm.collectives
             comm.collectives = (tag + 1) % TAG_LIMIT
         else:
-            if self.closed:
+            if self.closed or engine.error is not None:
                 raise engine.error or LocalProtocolError(f"rank {engine.rank} has left the job")
             note, tag = channel.note, channel.tag
         if collective == SCATTER or collective == ALLTOALL:
@@ -90,13 +103,14 @@ cdef class SlotGroup(Slots):
             return self.made(comm, name, tag, note, nbytes, action)
         return self.numbered(RoundsExchange.__new__(RoundsExchange), comm, name, tag, note, nbytes, action)
 
-    cdef SlotExchange begun(self, SlotExchange exchange):
+    cdef SlotExchange begun(self, SlotExchange exchange, channel=None):
+        """Begin a call whose memory is known. The general path records it, and keeps the order of calls, itself."""
         cdef Recorder recorder = recorder_of(self.engine)
-        if recorder is not None:
+        if recorder is not None and channel is None:
             self.record(recorder, exchange)
         if isinstance(exchange, RoundsExchange):
             (<RoundsExchange>exchange).prepare()
-        if not exchange.advance():
+        if not exchange.advance() and channel is None:
             self.sync.latest = exchange
         return exchange
 
@@ -135,7 +149,7 @@ cdef class SlotGroup(Slots):
             self.wants(self.shown(exchange, spec, memory.data, memory.nbytes), 0, 0)
         else:
             self.wants(self.placed(exchange, spec, memory.data, 0, memory.nbytes), root, <uint32_t>root + 1)
-        return self.begun(exchange)
+        return self.begun(exchange, channel)
 
     # Both return the array that owns the memory, or None. The exchange keeps the array, since the program may change
     # the specification before the memory is used.
@@ -207,7 +221,7 @@ cdef class SlotGroup(Slots):
         if exchange is None:
             return None
         self.shown(exchange, sendspec, source.data, source.nbytes)
-        return self.begun(self.placed(exchange, recvspec, place.data, 0, source.nbytes))
+        return self.begun(self.placed(exchange, recvspec, place.data, 0, source.nbytes), channel)
 
     def scatter(self, comm, sendspec, recvspec, root):
         """Start to scatter an array of the root."""
@@ -244,7 +258,7 @@ cdef class SlotGroup(Slots):
         if exchange is None:
             return None
         self.shown(exchange, sendspec, source.data, source.nbytes)
-        return self.begun(self.placed(exchange, recvspec, place.data, rank * length, length))
+        return self.begun(self.placed(exchange, recvspec, place.data, rank * length, length), channel)
 
     cdef bint fits(self, memory_t source, memory_t place, uint64_t number):
         """Return True if `place` has room for `number` blocks as long as `source`, and does not overlap `source`."""
@@ -304,14 +318,14 @@ cdef class SlotGroup(Slots):
         exchange = self.combined(comm, REDUCE, "Reduce", sendspec, recvspec, op, root, own, channel)
         if exchange is None:
             return None
-        return self.begun(exchange if own else self.wants(exchange, 0, 0))
+        return self.begun(exchange if own else self.wants(exchange, 0, 0), channel)
 
     def allreduce(self, comm, sendspec, recvspec, op, channel=None):
         """Start to combine arrays everywhere."""
         cdef SlotExchange exchange = self.combined(
             comm, ALLREDUCE, "Allreduce", sendspec, recvspec, op, None, True, channel
         )
-        return None if exchange is None else self.begun(exchange)
+        return None if exchange is None else self.begun(exchange, channel)
 
     def reduce_scatter_block(self, comm, sendspec, recvspec, op):
         """Start to combine arrays, each rank its block."""

@@ -146,7 +146,10 @@ cdef class SlotExchange(Request):
         return self.call.claim & ((<uint64_t>1 << NUMBER_BITS) - 1)
 
     def attend(self):
-        if self._done or self.listens:
+        if self._done:
+            return
+        if self.listens:
+            self.poll()
             return
         engine = self._engine
         if engine.degraded:
@@ -183,8 +186,11 @@ cdef class SlotExchange(Request):
         return self._done
 
     def poll(self):
-        """Go on with the call if possible."""
-        self.advance()
+        """Go on with the call if possible, and ask to be woken again if this rank has come further."""
+        if self.listens:
+            self.group.exchanges.poll()
+        else:
+            self.advance()
 
     def posted(self, uint32_t member):
         """Return True if a member has posted in this call."""

@@ -12,6 +12,7 @@ import resource
 import socket
 import struct
 import sys
+import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -31,6 +32,7 @@ from aiompi.transport.shared_memory.link import RingLink
 from aiompi.transport.shared_memory.slots import PARTS
 from aiompi.wire import memory
 from support.interrupts import everywhere
+from support.limits import LIMIT
 from support.shm_sync import (
     allgathered,
     beside,
@@ -187,6 +189,34 @@ def test_ranks_whose_long_buffers_have_gaps_make_the_same_calls_as_the_others(to
     )
     assert (gathered == blocks.transpose(1, 0, 2)).all()
     assert written(w) == before, "nothing is sent"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("place", [0, FIRST_COMMUNICATORS + 1])
+@pytest.mark.parametrize("seed", range(4))
+def test_calls_of_any_length_that_are_under_way_at_once_keep_their_order(apart, size, place, seed):
+    """The ranks begin them when chance has it, also before they have slots, and with any specification."""
+    w, dice = apart(size), random.Random(seed)
+    comms = beside(w, place) if place else w.comms
+    kinds = [(dice.choice((8, 90, 6_000, 20_000, 40_000)), dice.choice(("f8", "f8", "c16"))) for _ in range(16)]
+    given = [[np.arange(count).astype(kind) + rank for count, kind in kinds] for rank in range(size)]
+    results = [[np.zeros_like(array) for array in arrays] for arrays in given]
+    begun = [[] for _ in range(size)]
+    deadline = time.monotonic() + LIMIT
+    while any(len(requests) < len(kinds) or not all(each.done() for each in requests) for requests in begun):
+        assert time.monotonic() < deadline, "the world stands still"
+        rank = dice.randrange(size)
+        nth = len(begun[rank])
+        if nth < len(kinds) and sum(not each.done() for each in begun[rank]) < 4 and dice.random() < 0.5:
+            own = given[rank][nth]
+            spec = [own, MPI.DOUBLE if own.dtype == "f8" else MPI.C_DOUBLE_COMPLEX] if dice.random() < 0.3 else own
+            begun[rank].append(buffers.allreduce(comms[rank], spec, results[rank][nth], SUM))
+        else:
+            w.drivers[rank].poll()
+    assert not any(request.exception() for requests in begun for request in requests)
+    for nth in range(len(kinds)):
+        total = sum(arrays[nth] for arrays in given)
+        assert all((own[nth] == total).all() for own in results)
 
 
 def test_long_vectors_that_the_core_cannot_combine_go_by_messages(together):
