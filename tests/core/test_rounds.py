@@ -106,6 +106,21 @@ def test_a_rank_is_woken_by_the_step_that_it_waits_for_and_by_no_other(long: Cal
     assert all((result == right).all() for result, right in zip(results, expected, strict=True))
 
 
+def test_a_rank_that_has_gone_on_otherwise_than_by_a_bell_asks_to_be_woken_again(
+    long: Callable[[int], Members],
+) -> None:
+    """After a failure elsewhere each call of a rank is polled."""
+    w = long(2)
+    arguments, _, _ = made(w, "allreduce", 2 * ROOM, 0)
+    calls = [w.call(rank, "allreduce", *arguments[rank]) for rank in range(2)]
+    assert w.rung(0)
+    calls[0].poll()
+    assert not calls[0].done()
+    assert not w.rung(0)
+    w.exchanges[1].poll()
+    assert w.rung(0)
+
+
 def test_a_rank_that_fails_in_a_round_is_named(long: Callable[[int], Members]) -> None:
     """A failure ends the operations whose `absent` has the failed rank."""
     w = long(3)
