@@ -89,8 +89,7 @@ async def bcast(channel: Channel, block: Block, root: int) -> None:
     Between clients, for M masters and m bytes: M - 1 messages of m bytes, whatever m is. Up to `maxlinear` masters get
     the message from the root in the order of their numbers. More masters get the message along the tree of highest bits
     over relative numbers, the child with the smallest bit first. The master of the root's client takes part only if it
-    is
-    the root.
+    is the root.
 
     Six clients of two ranks, root 5, whose relative numbers are 0: 5, 1: 6, 2: 8, 3: 10, 4: 0, 5: 2:
 

@@ -20,9 +20,8 @@ async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int])
 
     Order-safe: a rank's partial result covers neighbouring ranks, and grows by one rank at either end.
     Steps: n - 1; ranks in the middle need fewer steps, but send twice as much in each step. Per rank, for m bytes in
-        all: n
-    - 1 messages and m bytes less the own segment sent. For equal segments a rank sends (n - 1) / n * m bytes, the least
-    possible, and makes n - 1 combinations of m / n bytes. Any number of ranks; segments may differ in length.
+    all: n - 1 messages and m bytes less the own segment sent. For equal segments a rank sends (n - 1) / n * m bytes,
+    the least possible, and makes n - 1 combinations of m / n bytes. Any number of ranks; segments may differ in length.
 
     Five ranks; contributions that are combined in their segments:
 
