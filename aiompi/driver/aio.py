@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
@@ -54,6 +55,8 @@ class AsyncioDriver(DriverBase):
         self._writing: set[int] = set()
         self._spin = Spin()
         self._spin_until = 0.0
+        self._soon: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._timers: set[LoopTimer] = set()
         self._adopt()
 
     @property
@@ -110,12 +113,17 @@ class AsyncioDriver(DriverBase):
         running = asyncio._get_running_loop()
         if running is None or self._loop is None or not self._loop.is_closed() or self._writing or not self.at_rest():
             return False
-        stop_polling(self._pollers, [*self._pollers])
-        self._pollers.clear()
         self._loop = None
         self._adopt()
         for fd, callback in self._reading.items():
             self.loop.add_reader(fd, callback)
+        # What the old loop has not called, it has dropped.
+        for _ in self._soon:
+            self.loop.call_soon(self._call_next)
+        for timer in self._timers:
+            timer.start(self.loop)
+        if self._pollers:
+            self.loop.call_soon(self._spin_turn)
         return True
 
     def waiter(self, request: Request[Any]) -> Waiter | None:
@@ -177,14 +185,19 @@ class AsyncioDriver(DriverBase):
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
         if not self.loop.is_closed():  # a closed loop has no tasks any more
-            self.loop.call_soon(callback, *args)
+            self._soon.append((callback, args))
+            self.loop.call_soon(self._call_next)
+
+    def _call_next(self) -> None:
+        callback, args = self._soon.popleft()
+        callback(*args)
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(callback)
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
-        return self.loop.call_later(delay, callback)
+        return LoopTimer(time.monotonic() + delay, callback, self._timers, self.loop)
 
     def reset_after_fork(self) -> None:
         if self._loop is not None and not self.in_own_thread:
@@ -224,7 +237,7 @@ class AsyncioDriver(DriverBase):
             for fd in doorbells.rung():
                 doorbell = self._doorbell.get(fd)
                 if doorbell is not None:
-                    doorbell.rung(self.loop)
+                    doorbell.rung(self.call_soon)
         except BaseException:
             if self._doorbells is doorbells:
                 doorbells.repeat()
@@ -259,6 +272,43 @@ class AsyncioDriver(DriverBase):
             self.loop.remove_writer(fd)
 
 
+class LoopTimer:
+    """A call that is to be made later, in another loop if its loop is closed before.
+
+    Args:
+        due: time of the call.
+        callback: is called.
+        waiting: the timers of the driver that have neither called nor been cancelled.
+        loop: runs now.
+    """
+
+    __slots__ = ("_callback", "_due", "_handle", "_waiting")
+
+    def __init__(
+        self,
+        due: float,
+        callback: Callable[[], object],
+        waiting: set[LoopTimer],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._due, self._callback, self._waiting = due, callback, waiting
+        waiting.add(self)
+        self.start(loop)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let a loop make the call."""
+        self._handle = loop.call_later(self._due - time.monotonic(), self._call)
+
+    def _call(self) -> None:
+        self._waiting.discard(self)
+        self._callback()
+
+    def cancel(self) -> None:
+        """Make no call."""
+        self._waiting.discard(self)
+        self._handle.cancel()
+
+
 class LoopDoorbell:
     """A doorbell in an event loop. Tasks that wait for an arrived message run before all other work.
 
@@ -272,13 +322,13 @@ class LoopDoorbell:
         self._callback: Callable[[], object] | None = callback
         self._scheduled = False
 
-    def rung(self, loop: asyncio.AbstractEventLoop) -> None:
+    def rung(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
         """Handle a write."""
         if self._scheduled or not self._deliver():
             self._call_back()
         else:
             self._scheduled = True
-            loop.call_soon(self._call_back)
+            call_soon(self._call_back)
 
     def _call_back(self) -> None:
         self._scheduled = False

@@ -96,7 +96,7 @@ class Cell:
     def settle(self, rank: int, how: str) -> None:
         """Note that a rank has done it, or is gone."""
         self.how[rank] = how
-        self.open.discard(rank)
+        self.open = self.open - {rank}  # another thread may be reading the set before
         self._events.put(None)
 
     def wake(self) -> None:

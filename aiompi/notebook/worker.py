@@ -9,14 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import linecache
-import os
 import pickle
-import signal
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from IPython.core.displayhook import DisplayHook
@@ -27,9 +24,8 @@ from traitlets import Type
 from traitlets.config import Config
 
 import aiompi
+from aiompi.notebook.interrupts import OF_AIOMPI, Interrupts
 from aiompi.notebook.protocol import (
-    FENCE,
-    INTERRUPT,
     MARK,
     WARNING,
     Done,
@@ -53,8 +49,6 @@ if TYPE_CHECKING:
 
 #: seconds between two looks whether the fence has come
 _LOOK: Final = 1e-3
-#: how the files of aiompi begin, as written in Python and in Cython
-_OF_AIOMPI: Final = (os.path.join(os.path.dirname(aiompi.__file__), ""), "aiompi/core/")
 
 
 class _Publisher(DisplayPublisher):
@@ -62,6 +56,8 @@ class _Publisher(DisplayPublisher):
 
     def publish(self, data: Any, metadata: Any = None, *_: Any, **__: Any) -> None:
         self.shell.tell(Shown(dict(data), dict(metadata or {})))
+        if self.shell.interrupts.waiting:
+            self.shell.interrupts.end_cell()
 
 
 class _ResultHook(DisplayHook):
@@ -73,21 +69,30 @@ class _ResultHook(DisplayHook):
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
         assert self.shell is not None
         self.shell.tell(Shown(dict(format_dict), dict(md_dict or {})))
+        if self.shell.interrupts.waiting:
+            self.shell.interrupts.end_cell()
 
 
 class _Shell(InteractiveShell):
-    """Runs cells; `tell` sends an event to the notebook."""
+    """Runs cells, which interrupts end; `tell` sends an event to the notebook."""
 
     displayhook_class = Type(_ResultHook)
     display_pub_class = Type(_Publisher)
     tell = AnyTrait()
+    interrupts = AnyTrait()
+
+    async def run_code(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a statement of a cell. An interrupt raises KeyboardInterrupt here, but for where `Interrupts` says."""
+        if self.interrupts.waiting:
+            self.interrupts.end_cell()
+        return await super().run_code(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     def showtraceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
         """Show the exception of a cell; for an interrupt, only as far as the call of aiompi that it has ended."""
         kind, error, traceback = self._get_exc_info(exc_tuple)  # type: ignore[no-untyped-call]
         if issubclass(kind, KeyboardInterrupt | asyncio.CancelledError):
             step = traceback
-            while step.tb_next is not None and not step.tb_next.tb_frame.f_code.co_filename.startswith(_OF_AIOMPI):
+            while step.tb_next is not None and not step.tb_next.tb_frame.f_code.co_filename.startswith(OF_AIOMPI):
                 step = step.tb_next
             step.tb_next = None
         super().showtraceback((kind, error, traceback), *args, **kwargs)
@@ -99,59 +104,22 @@ class _Shell(InteractiveShell):
         """Keep the handlers of aiompi."""
 
 
-class _Steps:
-    """An awaitable cell that knows whether its own code is running, or the code that it awaits.
-
-    Args:
-        coroutine: the cell.
-        worker: told before and after each step.
-    """
-
-    def __init__(self, coroutine: Any, worker: Worker) -> None:
-        self._steps, self._worker = coroutine.__await__(), worker
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        send: Callable[[Any], Any] = self._steps.send
-        value: Any = None
-        while True:
-            self._worker.computing = True
-            try:
-                awaited = send(value)
-            except StopIteration as end:
-                return end.value
-            finally:
-                self._worker.computing = False
-            try:
-                value = yield awaited
-                send = self._steps.send
-            except BaseException as error:
-                value, send = error.with_traceback(None), self._steps.throw
-
-
 class Worker:
     """A rank between the commands of the notebook.
 
     Args:
         parent: communicator with the notebook.
         variables: names that cells find.
-
-    Attributes:
-        computing: True while code of a cell runs, which an interrupt ends at once.
-        interrupted: True if an interrupt has ended something of this command.
-        fenced: True if all interrupts before the next `Renew` have come.
     """
 
     def __init__(self, parent: aiompi.Intercomm | MPI.Intercomm, variables: dict[str, Any]) -> None:
-        self.computing = self.interrupted = self.fenced = False
-        self._cancel: Callable[[], object] | None = None
+        self.interrupts = Interrupts(_Shell.run_code.__code__)
         self._parent: Any = parent
         self._sent: list[Any] = []
         self._how = "well"
         config = Config()
         config.HistoryManager.enabled = False
-        self.shell: Any = _Shell.instance(config=config, user_ns=variables, tell=self.tell)
-        signal.signal(INTERRUPT, self._on_interrupt)
-        signal.signal(FENCE, self._on_fence)
+        self.shell: Any = _Shell.instance(config=config, user_ns=variables, tell=self.tell, interrupts=self.interrupts)
         warnings.showwarning = self._warn
 
     def tell(self, event: Event) -> None:
@@ -170,45 +138,24 @@ class Worker:
         text = warnings.formatwarning(message, category, place, lineno, linecache.getline(filename, lineno))
         print(f"{WARNING}{json.dumps(text)}", file=sys.stderr, flush=True)
 
-    def _on_fence(self, *_: object) -> None:
-        self.fenced = True
-
-    def _on_interrupt(self, *_: object) -> None:
-        if self.computing:
-            self.interrupted = True
-            raise KeyboardInterrupt
-        if self._cancel is not None:
-            self.interrupted = True
-            self._cancel()
-
     async def run(self, command: Run) -> None:
         """Run a cell in the running event loop, as a task of its own, which an interrupt cancels."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-        try:
+
+        def cancel() -> None:
+            if not task.done() and self.interrupts.take():
+                task.cancel()
+
+        with self.interrupts.cancelling(lambda: loop.call_soon_threadsafe(cancel)):
             self._count(command)
             transformed = self.shell.transform_cell(command.code)
-            cell = self.shell.run_cell_async(command.code, store_history=True, transformed_cell=transformed)
-            await _Steps(cell, self)
-        except KeyboardInterrupt:  # in IPython, before or after the code of the cell
-            self.computing = False  # a further interrupt changes nothing
-            self.shell.showtraceback()
-        finally:
-            self._cancel = None
+            await self.shell.run_cell_async(command.code, store_history=True, transformed_cell=transformed)
 
     def run_blocking(self, command: Run) -> None:
         """Run a cell."""
-        try:
-            try:
-                self.computing = True
-                self._count(command)
-                self.shell.run_cell(command.code, store_history=True)
-            finally:
-                self.computing = False
-        except KeyboardInterrupt:  # in IPython, before or after the code of the cell
-            self.computing = False  # a further interrupt changes nothing
-            self.shell.showtraceback()
+        self._count(command)
+        self.shell.run_cell(command.code, store_history=True)
 
     def _count(self, command: Run) -> None:
         self.shell.execution_count = command.number or self.shell.execution_count
@@ -225,12 +172,12 @@ class Worker:
 
     def begin(self) -> None:
         """Begin a command."""
-        self._how, self.interrupted = "well", False
+        self._how = "well"
 
     def end(self) -> list[Any]:
         """Tell the notebook that a command has been carried out; return the sends of all events, to be waited for."""
         print(MARK, file=sys.stderr, flush=True)
-        self.tell(Done("interrupted" if self.interrupted else self._how))  # type: ignore[arg-type]
+        self.tell(Done("interrupted" if self.interrupts.come else self._how))  # type: ignore[arg-type]
         sends, self._sent = self._sent, []
         return sends
 
@@ -247,9 +194,9 @@ async def serve(world: aiompi.World) -> None:
         if isinstance(command, Run):
             await asyncio.wait([asyncio.ensure_future(worker.run(command))])
         elif isinstance(command, Renew):
-            while command.interrupted and not worker.fenced:
+            while command.interrupted and not worker.interrupts.fenced:
                 await asyncio.sleep(_LOOK)
-            worker.fenced = False
+            worker.interrupts.forget()
             worker.shell.user_ns["comm"] = await apart.Dup()
         elif isinstance(command, Push | Pull):
             worker.do(command)
@@ -270,9 +217,9 @@ def serve_blocking() -> None:
         if isinstance(command, Run):
             worker.run_blocking(command)
         elif isinstance(command, Renew):
-            while command.interrupted and not worker.fenced:
+            while command.interrupted and not worker.interrupts.fenced:
                 time.sleep(_LOOK)
-            worker.fenced = False
+            worker.interrupts.forget()
             worker.shell.user_ns["comm"] = apart.Dup()
         elif isinstance(command, Push | Pull):
             worker.do(command)

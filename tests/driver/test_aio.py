@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import uvloop
 
 from aiompi.driver import aio
 from aiompi.driver.aio import AsyncioDriver
@@ -107,3 +110,54 @@ def test_run_gives_the_result_and_the_error() -> None:
         aio.run(fail())
     with pytest.raises(RuntimeError, match="no running event loop"):
         asyncio.get_running_loop()
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_the_next_loop_calls_what_a_closed_one_has_dropped(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """Calls, timers, a doorbell whose task runs first, and pollers that cannot rest."""
+    driver = AsyncioDriver()
+    driver.at_rest = lambda: True
+    calls: list[str] = []
+    bell = os.eventfd(1)
+
+    class Restless:
+        """A poller that always has work."""
+
+        def poll(self, looks: range) -> bool:
+            calls.append("poll")
+            return True
+
+        def rest(self) -> bool:
+            return False
+
+        def stale(self) -> bool:
+            return False
+
+    async def begin() -> None:
+        driver.check_thread()
+        driver.spin(1.0)
+        assert driver.start_polling(Restless())
+        driver.add_doorbell(bell, lambda: True, lambda: calls.append("bell"))
+
+    async def go_on() -> None:
+        driver.check_thread()
+        while {*calls} != {"poll", "bell", "soon", "timer"}:
+            await asyncio.sleep(0.001)
+        driver.remove_reader(bell)
+
+    loop = new_loop()
+    loop.run_until_complete(begin())
+    loop.run_until_complete(asyncio.sleep(0.01))
+    calls.clear()
+    os.eventfd_write(bell, 0)
+    driver.call_soon(calls.append, "soon")
+    driver.call_later(0.0, lambda: calls.append("timer"))
+    driver.call_later(0.0, lambda: calls.append("cancelled")).cancel()
+    driver._rung()
+    loop.close()
+    assert calls == []
+    loop = new_loop()
+    loop.run_until_complete(asyncio.wait_for(go_on(), 30))
+    assert calls.count("soon") == calls.count("timer") == 1
+    loop.close()
+    os.close(bell)
