@@ -12,6 +12,7 @@ import binascii
 import functools
 import itertools
 import os
+import stat
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias, cast
@@ -27,7 +28,7 @@ from aiompi.create.introduction import context_of
 from aiompi.create.participants import TwoGroups
 from aiompi.engine import Engine, Receive, Request
 from aiompi.engine.processes import Name, Processes, Program
-from aiompi.errors import InvalidCommError, InvalidPortError, MPIError, SpawnError
+from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidPortError, MPIError, SpawnError
 from aiompi.wire.control import BusinessCard
 from aiompi.wire.frame import Payload
 from aiompi.wire.hello import KEY_BYTES, NAMESPACE_BYTES, Namespace
@@ -394,9 +395,16 @@ def join(alone: Communicator, fd: int) -> Request[Communicator]:
         fd: descriptor of a connected stream socket.
 
     Raises:
+        InvalidArgumentError: `fd` is no descriptor of a socket.
         InvalidPortError: awaiting the request: the socket ended, or the other process speaks another protocol.
     """
     engine = alone.engine
+    try:
+        is_socket = stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except (OSError, OverflowError) as error:
+        raise InvalidArgumentError(f"Join: {fd} is no descriptor: {error}") from None
+    if not is_socket:
+        raise InvalidArgumentError(f"Join: descriptor {fd} is not of a socket")
 
     async def run() -> Communicator:
         port = await open_port(engine)

@@ -519,6 +519,17 @@ async def test_join_over_a_socket_that_ends() -> None:
             await one.Join(here.fileno())
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("fd", "words"),
+    [(-1, "Join: -1 is no descriptor"), (2**40, "is no descriptor"), (None, r"descriptor \d+ is not of a socket")],
+)
+async def test_join_over_no_socket(fd: int | None, words: str, tmp_path: Path) -> None:
+    async with jobs(1) as (one,):
+        with open(tmp_path / "file", "w") as file, pytest.raises(aiompi.InvalidArgumentError, match=words):
+            await one.Join(file.fileno() if fd is None else fd)
+
+
 # Processes that are started. The launcher is a process of its own.
 
 WORKER = """

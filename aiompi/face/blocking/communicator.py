@@ -298,6 +298,8 @@ class Comm(
             An intercommunicator of both processes.
 
         Raises:
+            InvalidArgumentError: `fd` is no descriptor of a socket.
+            InvalidPortError: the socket ended, or the other process speaks another protocol.
             BlockingCallError: an event loop is running in this thread.
         """
         core = COMM_SELF._entered("Join(fd)")

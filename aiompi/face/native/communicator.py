@@ -245,6 +245,10 @@ class Comm(
 
         Returns:
             The request; its result is an intercommunicator of both processes.
+
+        Raises:
+            InvalidArgumentError: `fd` is no descriptor of a socket.
+            InvalidPortError: the socket ended, or the other process speaks another protocol.
         """
         self._admitted  # noqa: B018
         return AwaitableCall(self._made(create.join(self._runtime.self_comm, integer(fd, "Join: fd")), "Join"))

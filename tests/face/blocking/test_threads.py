@@ -81,7 +81,7 @@ class_methods = {
     "Delete": lambda: (open(path, "w").close(), MPI.File.Delete(path)),
     "Open": lambda: MPI.File.Open(alone, path, modes).Close(),
     "Get_parent": lambda: MPI.Comm.Get_parent(),
-    "Join": lambda: refused(OSError, lambda: MPI.Comm.Join(-1)),
+    "Join": lambda: refused(MPI.Exception, lambda: MPI.Comm.Join(-1)),
     "Create_from_group": lambda: MPI.Intracomm.Create_from_group(MPI.GROUP_EMPTY),
     "Create_from_groups": lambda: MPI.Intercomm.Create_from_groups(MPI.GROUP_EMPTY, 0, MPI.GROUP_EMPTY, 0),
     "Init": lambda: MPI.Session.Init().Finalize(),
