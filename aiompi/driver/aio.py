@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import signal
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
@@ -31,7 +31,8 @@ class AsyncioDriver(DriverBase):
 
     The driver uses the loop that is running when the driver is created, or else when it is first used.
 
-    When this loop is closed and no operation is in progress, the next loop in which a call is made replaces it.
+    When this loop is closed and no operation is in progress, the next loop in which a call is made replaces it. It
+    makes the calls that the closed loop had still to make.
 
     Attributes:
         at_rest: returns True if no operation is in progress. Then another loop may replace a closed one.
@@ -55,7 +56,8 @@ class AsyncioDriver(DriverBase):
         self._writing: set[int] = set()
         self._spin = Spin()
         self._spin_until = 0.0
-        self._soon: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
+        self._numbers = itertools.count()
+        self._soon: dict[int, tuple[Callable[..., object], tuple[Any, ...]]] = {}
         self._timers: set[LoopTimer] = set()
         self._adopt()
 
@@ -117,10 +119,10 @@ class AsyncioDriver(DriverBase):
         self._adopt()
         for fd, callback in self._reading.items():
             self.loop.add_reader(fd, callback)
-        # What the old loop has not called, it has dropped.
-        for _ in self._soon:
-            self.loop.call_soon(self._call_next)
-        for timer in self._timers:
+        # The old loop has dropped the calls that it had not made.
+        for number, (callback, args) in self._soon.items():
+            self.loop.call_soon(self._call, number, callback, *args)
+        for timer in sorted(self._timers, key=lambda timer: timer.due):
             timer.start(self.loop)
         if self._pollers:
             self.loop.call_soon(self._spin_turn)
@@ -184,13 +186,14 @@ class AsyncioDriver(DriverBase):
         """Do nothing: this driver never blocks a thread."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> None:
-        if not self.loop.is_closed():  # a closed loop has no tasks any more
-            self._soon.append((callback, args))
-            self.loop.call_soon(self._call_next)
+        number = next(self._numbers)
+        self._soon[number] = callback, args
+        if not self.loop.is_closed():
+            self.loop.call_soon(self._call, number, callback, *args)
 
-    def _call_next(self) -> None:
-        callback, args = self._soon.popleft()
-        callback(*args)
+    def _call(self, number: int, callback: Callable[..., object], *args: Any) -> None:
+        if self._soon.pop(number, None) is not None:  # otherwise this is a copy that a fork has made
+            callback(*args)
 
     def call_soon_threadsafe(self, callback: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed
@@ -211,6 +214,9 @@ class AsyncioDriver(DriverBase):
                 doorbell.remove()
             self._doorbell.clear()
             self._doorbells = None
+            self._soon.clear()
+            for timer in [*self._timers]:
+                timer.cancel()
             for fd in [*self._reading]:
                 self.remove_reader(fd)
             for fd in [*self._writing]:
@@ -278,11 +284,11 @@ class LoopTimer:
     Args:
         due: time of the call.
         callback: is called.
-        waiting: the timers of the driver that have neither called nor been cancelled.
-        loop: runs now.
+        waiting: the timers of the driver, but for those that have made their call or were cancelled.
+        loop: makes the call, unless the loop is closed before.
     """
 
-    __slots__ = ("_callback", "_due", "_handle", "_waiting")
+    __slots__ = ("_callback", "_handle", "_waiting", "due")
 
     def __init__(
         self,
@@ -291,13 +297,15 @@ class LoopTimer:
         waiting: set[LoopTimer],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._due, self._callback, self._waiting = due, callback, waiting
+        self.due, self._callback, self._waiting = due, callback, waiting
+        self._handle: asyncio.TimerHandle | None = None
         waiting.add(self)
-        self.start(loop)
+        if not loop.is_closed():
+            self.start(loop)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Let a loop make the call."""
-        self._handle = loop.call_later(self._due - time.monotonic(), self._call)
+        self._handle = loop.call_later(self.due - time.monotonic(), self._call)
 
     def _call(self) -> None:
         self._waiting.discard(self)
@@ -306,7 +314,8 @@ class LoopTimer:
     def cancel(self) -> None:
         """Make no call."""
         self._waiting.discard(self)
-        self._handle.cancel()
+        if self._handle is not None:
+            self._handle.cancel()
 
 
 class LoopDoorbell:

@@ -142,10 +142,12 @@ class Ranks:
         Cancelling:
             Cancelling the await interrupts the cell, and waits until the ranks have reacted.
         """
-        running = asyncio.ensure_future(asyncio.to_thread(self.run_now, code, ranks, limit, show))
+        left = threading.Event()
+        running = asyncio.ensure_future(asyncio.to_thread(self._run, Run(code), ranks, limit, show, left))
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
+            left.set()  # before the interrupt: the cell may not have begun
             self.interrupt()
             await asyncio.wait([running], timeout=2 * GRACE)
             raise
@@ -158,12 +160,19 @@ class Ranks:
         show: Show | None = None,
     ) -> None:
         """Let ranks run a cell. Blocks, and KeyboardInterrupt interrupts the cell; see `run`."""
+        self._run(code if isinstance(code, Run) else Run(code), ranks, limit, show, threading.Event())
+
+    def _run(
+        self, command: Run, ranks: Iterable[int] | None, limit: float | None, show: Show | None, left: threading.Event
+    ) -> None:
+        """Let ranks run a cell, unless `left` is set before they begin."""
         where = self._checked(ranks)
-        command = code if isinstance(code, Run) else Run(code)
         show = show or print_event
         with Presses() as presses:
             if self._interrupted:  # and the ranks had not reacted, or had no cell
                 self._renew(None, show, presses)
+            if left.is_set():
+                return
             cell = self._do(dict.fromkeys(where, command), limit, show, presses)
             if self._interrupted or {*cell.how.values()} != {"well"}:
                 self._renew(cell.cause, show, presses)

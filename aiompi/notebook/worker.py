@@ -14,8 +14,10 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from IPython.core.async_helpers import get_asyncio_loop
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
@@ -56,8 +58,7 @@ class _Publisher(DisplayPublisher):
 
     def publish(self, data: Any, metadata: Any = None, *_: Any, **__: Any) -> None:
         self.shell.tell(Shown(dict(data), dict(metadata or {})))
-        if self.shell.interrupts.waiting:
-            self.shell.interrupts.end_cell()
+        self.shell.interrupts.end_cell_at(sys._getframe(1))
 
 
 class _ResultHook(DisplayHook):
@@ -69,8 +70,7 @@ class _ResultHook(DisplayHook):
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
         assert self.shell is not None
         self.shell.tell(Shown(dict(format_dict), dict(md_dict or {})))
-        if self.shell.interrupts.waiting:
-            self.shell.interrupts.end_cell()
+        self.shell.interrupts.end_cell_at(sys._getframe(1))
 
 
 class _Shell(InteractiveShell):
@@ -82,7 +82,7 @@ class _Shell(InteractiveShell):
     interrupts = AnyTrait()
 
     async def run_code(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a statement of a cell. An interrupt raises KeyboardInterrupt here, but for where `Interrupts` says."""
+        """Run a statement of a cell, unless an interrupt waits."""
         if self.interrupts.waiting:
             self.interrupts.end_cell()
         return await super().run_code(*args, **kwargs)  # type: ignore[no-untyped-call]
@@ -119,7 +119,13 @@ class Worker:
         self._how = "well"
         config = Config()
         config.HistoryManager.enabled = False
-        self.shell: Any = _Shell.instance(config=config, user_ns=variables, tell=self.tell, interrupts=self.interrupts)
+        self.shell: Any = _Shell.instance(
+            config=config,
+            user_ns=variables,
+            tell=self.tell,
+            interrupts=self.interrupts,
+            loop_runner=self._run_in_loop,
+        )
         warnings.showwarning = self._warn
 
     def tell(self, event: Event) -> None:
@@ -140,22 +146,24 @@ class Worker:
 
     async def run(self, command: Run) -> None:
         """Run a cell in the running event loop, as a task of its own, which an interrupt cancels."""
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        task = asyncio.current_task()
         assert task is not None
-
-        def cancel() -> None:
-            if not task.done() and self.interrupts.take():
-                task.cancel()
-
-        with self.interrupts.cancelling(lambda: loop.call_soon_threadsafe(cancel)):
+        with self.interrupts.of_cell(), self.interrupts.of_task(task):
             self._count(command)
             transformed = self.shell.transform_cell(command.code)
             await self.shell.run_cell_async(command.code, store_history=True, transformed_cell=transformed)
 
     def run_blocking(self, command: Run) -> None:
-        """Run a cell."""
-        self._count(command)
-        self.shell.run_cell(command.code, store_history=True)
+        """Run a cell, in the event loop of IPython if the cell awaits."""
+        with self.interrupts.of_cell():
+            self._count(command)
+            self.shell.run_cell(command.code, store_history=True)
+
+    def _run_in_loop(self, cell: Coroutine[Any, Any, Any]) -> Any:
+        loop = get_asyncio_loop()  # type: ignore[no-untyped-call]
+        task = loop.create_task(cell)
+        with self.interrupts.of_task(task):
+            return loop.run_until_complete(task)
 
     def _count(self, command: Run) -> None:
         self.shell.execution_count = command.number or self.shell.execution_count

@@ -219,6 +219,30 @@ def test_an_interrupt_before_the_command(shared: Ranks, monkeypatch: pytest.Monk
     assert texts(run(shared, "print(comm.rank)")) == ["0", "1"]
 
 
+def test_a_cell_that_is_cancelled_before_it_begins(shared: Ranks) -> None:
+    """It does not run."""
+
+    async def cancel() -> None:
+        running = asyncio.ensure_future(shared.run("while True: pass", show=lambda _: None))
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(running, 60)
+
+    for _ in range(5):
+        asyncio.run(cancel())
+    assert texts(run(shared, "print(comm.rank)")) == ["0", "1"]
+
+
+def test_an_interrupt_ends_nothing_but_a_cell(shared: Ranks) -> None:
+    """A task that displays while an interrupt waits for a cell goes on."""
+    run(shared, "async def show():\n    while True:\n        display(1)\n        await asyncio.sleep(0.01)")
+    run(shared, "import asyncio\ntask = asyncio.create_task(show())")
+    shared.interrupt()
+    time.sleep(0.2)
+    run(shared, "await asyncio.sleep(0.1)\nassert not task.done()\ntask.cancel()")
+
+
 @pytest.fixture(scope="module", params=["asyncio", "blocking"])
 def each_face(request: pytest.FixtureRequest) -> Iterator[tuple[Ranks, str]]:
     """Ranks of either face, and the word before its calls."""
@@ -232,7 +256,15 @@ def each_face(request: pytest.FixtureRequest) -> Iterator[tuple[Ranks, str]]:
 
 
 @pytest.mark.parametrize(
-    "loop", ["{}comm.allreduce(1)", "{0}comm.send(1, comm.rank); {0}comm.recv(source=comm.rank)", "display(1)"]
+    "loop",
+    [
+        "{}comm.allreduce(1)",
+        "{0}comm.send(1, comm.rank); {0}comm.recv(source=comm.rank)",
+        "{}comm.Sendrecv(bytes(2**23), comm.rank, recvbuf=bytearray(2**23))",
+        "{}comm.recv()",
+        "display(1)",
+        "await __import__('asyncio').sleep(1)",
+    ],
 )
 def test_quick_interrupts_of_a_loop(each_face: tuple[Ranks, str], loop: str) -> None:
     """Messages and events stay whole, wherever the interrupts come, also before the cell has begun at each rank."""

@@ -83,6 +83,7 @@ class Supervisor:
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._impatience = asyncio.Event()
         self._hurried = 0  # exit code if the user does not wait for other clients
+        self._user_signals: set[int] = set()  # to be passed on
         self._output_code = 0  # exit code if the output could not be written
         self.outputs = Outputs(name, tag=tag_output, verbose=verbose, on_broken=self._on_broken_output)
         self.connections = RankConnections(job, self._performer, self.outputs, self._processes)
@@ -245,7 +246,20 @@ class Supervisor:
             if signal.getsignal(signum) is not signal.SIG_IGN:  # nohup and background jobs of a shell
                 self._loop.add_signal_handler(signum, self._on_signal, signum)
         for signum in USER_SIGNALS:
-            self._loop.add_signal_handler(signum, self._processes.signal, signum, None)
+            self._loop.add_signal_handler(signum, self._on_user_signal, signum)
+
+    def _on_user_signal(self, signum: int) -> None:
+        if not self._user_signals:
+            self._loop.call_soon(self._pass_on)
+        self._user_signals.add(signum)
+
+    def _pass_on(self) -> None:
+        """Send the ranks the signals that have come together, the lower number first as the system does: the event loop
+        gets them in any order.
+        """
+        for signum in sorted(self._user_signals):
+            self._processes.signal(signum, None)
+        self._user_signals.clear()
 
     def _on_signal(self, signum: int) -> None:
         self._hurry(EXIT_SIGNAL + signum)
