@@ -18,17 +18,18 @@ T = TypeVar("T")
 #: tag of the collectives that IMPI 0.0 does not define, on communicators that span clients. IMPI's own tags are 110 to
 #: 230. These collectives run one after the other, so one tag is enough.
 EXTENSION_TAG: Final = 300
-#: tag of their messages within the local group of an intercommunicator
+#: tag of the messages of these collectives within the local group of an intercommunicator
 LOCAL_GROUP_TAG: Final = 301
 #: tag of messages within a client
 CLIENT_TAG: Final = 302
 #: tag of messages among members that make a communicator without the other members
 PART_TAG: Final = 303
 
-#: the first of 32 bits of a note that hold the root + 1, or 0; `aiompi.coll.signature` has the other bits
+#: from this bit on, 32 bits of a note hold the root + 1, or 0 for no root; `aiompi.coll.signature` has the other bits
 ROOT: Final = 16
 
-#: added once to these tags for the first persistent collective, twice for the second, and so on
+#: distance between the tags of persistent collectives: added to a tag above once for the first persistent collective,
+#: twice for the second, and so on
 BOUND_TAGS: Final = 512
 
 
@@ -166,7 +167,7 @@ class Channel:
         """Return a channel for the members that belong to this rank's IMPI client.
 
         Args:
-            ranks: their ranks, ascending; in the channel they have ranks 0, 1, ....
+            ranks: ranks of these members, ascending; in the channel these members have the ranks 0, 1, ....
         """
         members = [self._route.members[rank] for rank in ranks]
         return self._like(CLIENT_TAG, Route(self.comm, members, ranks.index(self.rank), sources=ranks))
@@ -175,7 +176,7 @@ class Channel:
         """Return a channel of the same call for some of the members, one of which is this rank.
 
         Args:
-            ranks: their ranks; in the channel they have ranks 0, 1, ....
+            ranks: ranks of these members; in the channel these members have the ranks 0, 1, ....
         """
         route = self._route
         sources = [rank + route.offset if route.sources is None else route.sources[rank] for rank in ranks]
@@ -203,7 +204,7 @@ class Channel:
 
     @classmethod
     def within(cls, comm: Communicator, group: Group, tag: int, operation: str) -> Channel:
-        """Return a channel for a part of the members, which agree on a tag; its ranks are the ranks in `group`.
+        """Return a channel for the members in `group`, with their ranks in `group`. These members agree on a tag.
 
         Over IMPI clients constructors run one after the other, so one tag is enough.
         """

@@ -169,7 +169,11 @@ class Communicator(PointToPoint):
     # The end.
 
     def release(self, refusal: Exception | None = None) -> None:
-        """Refuse new operations, by default as freed; drop the contexts after pending operations (MPI_Comm_free)."""
+        """Refuse new operations; drop the contexts after the last pending operation (MPI_Comm_free).
+
+        Args:
+            refusal: error of new operations; by default the error of a freed communicator.
+        """
         self.freed, self._reach, self.slots, self._refusal = True, 0, None, refusal or self._gone()
         self.engine.failure.forget(self)
         self._retire()
@@ -186,7 +190,7 @@ class Communicator(PointToPoint):
         self.engine.processes.release(self._met)
 
     def _contexts(self) -> list[int]:
-        """Return the contexts of the communicator's messages; the context of partitions only if that is in use."""
+        """Return the contexts of the communicator's messages, including the context of partitions if it is in use."""
         partitions = PARTITIONS | self.context_id
         more = [partitions] if partitions in self.engine.contexts else []
         return [self.context_id, self.context_id + 1, *more]

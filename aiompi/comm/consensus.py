@@ -2,9 +2,10 @@
 
 Each member sends its contribution to all others. It waits until every other member has contributed or is known to have
 failed, and combines the contributions to a result. The results may differ, because a failing member may have sent its
-contribution to some members only. Therefore each member in turn sends its result to all others, which replace their own
-result by it. They skip the turn of a member that they know to have failed. After the turn of the first member that does
-not fail, all members have the same result. So the last result is uniform, even at members that fail later.
+contribution to some members only. Therefore each member in turn sends its result to all others. The others replace
+their own results by the received result. They skip the turn of a member that they know to have failed. After the turn
+of the first member that does not fail, all members have the same result. So the last result is uniform, even at members
+that fail later.
 
 This needs a perfect failure detector, which notices each failure and suspects no living process (Chandra and Toueg,
 "Unreliable failure detectors for reliable distributed systems"). The agents and the ends of connections are such a
@@ -122,7 +123,7 @@ class Consensus:
         raise RemoteProtocolError(f"{self._comm.label}: a member has sent something else than its part of an agreement")
 
     def _agreed(self, result: _Result) -> Agreed:
-        """Return a result with process numbers in place of indices. From now on this rank knows its failed members."""
+        """Return a result with process numbers in place of indices; let this rank know the failed members."""
         if self._own in result.failed:
             raise ProcessFailedError(f"{self._comm.label}: the other members take this process for failed")
         failed = [self._members[at] for at in result.failed]

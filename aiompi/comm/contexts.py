@@ -22,8 +22,9 @@ class ContextIds:
     """The identifiers that this process has used.
 
     A communicator has two: an even one for point-to-point communication, and the next one for collectives. A process
-    never uses an identifier twice. While agreements on new identifiers are in progress, it remembers the identifiers
-    proposed since the first of these agreements began. So it can still take other identifiers below the highest.
+    never uses an identifier twice. While agreements on new identifiers are in progress, the process remembers all
+    identifiers proposed since the first of these agreements began. So the process can still take other identifiers
+    below the highest.
 
     Attributes:
         highest: the largest identifier in use (IMPI_max_cid); 1 is used by collectives on COMM_WORLD.

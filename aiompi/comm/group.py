@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Members:
-    """The members of a group, to which handles refer.
+    """The object behind the handles of a group: its members.
 
     Args:
         ranks: numbers of the processes in this rank; the position is the rank in the group.
@@ -201,7 +201,7 @@ class Group(Reference[_Members]):
 
     @classmethod
     def Union(cls, group1: Group, group2: Group) -> Self:
-        """Make a group of the first group, followed by the further members of the second (MPI_Group_union).
+        """Make a group of all members of the first group, then the other members of the second (MPI_Group_union).
 
         Args:
             group1: a group.
@@ -343,7 +343,7 @@ def _valid(group: object, name: str) -> tuple[int, ...]:
 
 
 def _origin(first: Group, second: Group) -> tuple[int, SessionState | None]:
-    """Return `own` and `session` of two groups. A group made from GROUP_EMPTY has neither; then the other's count."""
+    """Return `own` and `session` of a group that has them: a group made from GROUP_EMPTY has neither."""
     return max(first.own, second.own), first.session or second.session
 
 

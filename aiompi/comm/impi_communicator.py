@@ -1,4 +1,4 @@
-"""Communicators with members in several IMPI clients whose messages pass through the hosts."""
+"""Communicators with members in several IMPI clients; messages between the clients pass through the hosts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ImpiCommunicator(Communicator):
         return AwaitableCall(self.irecv(memory, source, tag, decode, status))
 
     def recv_short(self, spec: object, source: object, tag: object, status: Status | None) -> None:
-        """Convert what other clients send: see `irecv`."""
+        """Return None: only `irecv` converts messages of other clients."""
         self.admitted()
 
     def recv_object(self, decode: Decode, source: Any, tag: Any, status: Status | None) -> Receive:
@@ -92,11 +92,11 @@ class ImpiCommunicator(Communicator):
         return self.own_recv(None, source, tag, codec, status)
 
     def irecv_short(self, spec: object, source: object, tag: object, kind: object = None) -> None:
-        """Convert what other clients send: see `irecv`."""
+        """Return None: only `irecv` converts messages of other clients."""
         self.admitted()
 
     def own_recv_short(self, spec: object, source: object, tag: object, status: Status | None) -> None:
-        """Convert what other clients send: see `own_recv`."""
+        """Return None: only `own_recv` converts messages of other clients."""
         self.admitted()
 
     def imrecv(

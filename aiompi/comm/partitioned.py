@@ -38,7 +38,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 #: announcement of a send: number of partitions, bytes of each, tag of the message of the first
 _ANNOUNCEMENT: Final = struct.Struct("<QQI")
-#: partitions that a sender may have even if the receiver has memory for fewer bytes: their messages are taken
+#: a sender may announce this many partitions even if the receiver has memory for fewer bytes; the receiver takes the
+#: messages of all of them
 _MOST: Final = 2**16
 
 
@@ -74,7 +75,7 @@ class PartitionedContext:
         return comm.attached.of(cls) or comm.attached.put(cls(comm))
 
     def announce(self, dest: int, tag: int, partitions: int, nbytes: int) -> int:
-        """Tell the receiver of a send; return the tag of the first partition.
+        """Announce a send to its receiver; return the tag of the first partition.
 
         If the receiver is gone, the sends of the partitions fail.
 
@@ -116,7 +117,7 @@ class PartitionedContext:
         return self._recorded(self.record(PART, process, tag, len(memory)), memory, process, carried, tag)
 
     def record(self, kind: int, process: int, tag: int, nbytes: int) -> int:
-        """Write the record of something that begins, if this rank is traced; return its handle, 0 for none."""
+        """Write the record of an operation that begins, if this rank is traced; return the handle, 0 for no record."""
         recorder = self.comm.engine.recorder
         return 0 if recorder is None else recorder.start(kind, self.context_id, process, tag, nbytes)
 
@@ -373,7 +374,7 @@ class _BoundReceive(_Bound):
     """The arguments of a partitioned receive.
 
     Attributes:
-        announcement: the receive of the announcement of the send that it matches.
+        announcement: receive for the announcement of the matching send.
     """
 
     __slots__ = ("announcement",)
@@ -393,7 +394,7 @@ class _BoundReceive(_Bound):
         """Return the sender's number of partitions, the bytes of each, and the tag of the first.
 
         Raises:
-            RemoteProtocolError: no send can be so.
+            RemoteProtocolError: the message announces no possible send.
         """
         message = self.announcement.data or b""
         if len(message) != _ANNOUNCEMENT.size:
@@ -435,7 +436,7 @@ class _Partitioned(PersistentRequest[T_co]):
         """Refuse to cancel an active request (MPI-4.1, section 4.2.1).
 
         Raises:
-            InvalidRequestError: the request is active, or inactive.
+            InvalidRequestError: always: the request is active, or an inactive request has no operation to cancel.
         """
         self.refuse_active("Cancel")
         return super().cancel()
@@ -463,7 +464,7 @@ class PartitionedSend(_Partitioned[None]):
     def ready(self, *partitions: int) -> None:
         """Send partitions, which must not be changed from now on (MPI_Pready, MPI_Pready_range, MPI_Pready_list).
 
-        Another thread hands it to the loop: `loop.call_soon_threadsafe(request.ready, partition)`.
+        Another thread makes this call through the loop: `loop.call_soon_threadsafe(request.ready, partition)`.
 
         Args:
             partitions: their numbers, 0 or above; each once in a run.
@@ -581,5 +582,5 @@ def _divisible(buffer: Buffer, partitions: int, where: str) -> Buffer:
 
 
 def _overlapping(partition: int, partitions: int, others: int) -> range:
-    """Return which of `others` equal parts of a whole overlap a partition, one of `partitions` equal parts."""
+    """Cut a whole into `others` equal parts; return which parts overlap one of `partitions` equal parts."""
     return range(partition * others // partitions, -(-(partition + 1) * others // partitions))

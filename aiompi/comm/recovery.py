@@ -28,7 +28,7 @@ def revoke(comm: Communicator) -> None:
     """Revoke a communicator (MPI_Comm_revoke, ULFM): from now on all members get RevokedError from operations on it.
 
     Its pending operations fail as well. The call is local and returns at once. The news reaches every living member,
-    also if the caller fails next.
+    even if the caller fails next.
 
     Raises:
         NotImplementedError: the job has other IMPI clients.
@@ -65,7 +65,7 @@ def ack_failed(comm: Communicator, number: int | None = None) -> int:
 
 
 def agree(comm: Communicator, flag: int) -> Request[int]:
-    """Agree on a number (MPI_Comm_agree, ULFM). All living members call this, also of a revoked communicator.
+    """Agree on a number (MPI_Comm_agree, ULFM). All living members call this, even on a revoked communicator.
 
     Args:
         flag: of 64 bits with sign.

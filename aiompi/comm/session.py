@@ -49,7 +49,7 @@ class SessionState:
 
     @property
     def universe_size(self) -> int:
-        """Number of processes that have room: at least the number of ranks, unless a setting has another number."""
+        """Number of processes for which there is room: the setting, or else at least the number of ranks."""
         size: int = self.runtime.settings.universe_size or max(self.runtime.universe_size, self.engine.size)
         return size
 
@@ -96,7 +96,7 @@ class Sessions:
         return session
 
     def end(self, session: SessionState) -> Schedule[None]:
-        """End a session (MPI_Session_finalize, MPI-4). This is complete when its messages have left.
+        """End a session (MPI_Session_finalize, MPI-4). The result is complete when the session's messages have left.
 
         After the World Model has ended, the last session ends communication as Finalize does.
         """

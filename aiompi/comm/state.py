@@ -35,14 +35,14 @@ Integer: TypeAlias = SupportsIndex
 
 
 class Revocable(Protocol):
-    """What is revoked with a communicator."""
+    """An object that is revoked together with a communicator."""
 
     def revoked(self, error: Exception, source: int) -> None:
         """See `aiompi.engine.seams.Community`."""
 
 
 class CommunicatorState(CommunicatorBase[Receive]):
-    """What a communicator knows; `aiompi.comm.communicator.Communicator` is the whole of it.
+    """The state of a communicator; the subclass `aiompi.comm.communicator.Communicator` adds the operations.
 
     Args:
         engine: of this rank.
@@ -59,8 +59,8 @@ class CommunicatorState(CommunicatorBase[Receive]):
         native: True if no message passes through IMPI hosts. Otherwise the communicator spans clients, and chapter 4
             of IMPI 0.0 defines what its collectives send.
         shares_memory: True if all members can read shared memory of each other.
-        hosts, spans_hosts: ranks by host (`Engine.hosts`); True if there are several hosts, one of them with several
-            ranks.
+        hosts: ranks by host (`Engine.hosts`).
+        spans_hosts: True if there are several hosts, and one of them has several ranks.
         tag_ub: largest tag of a message, the same on all communicators.
         conversion: data representation of the user's buffers in messages.
         attachment: buffer for buffered sends on this communicator; if none is attached, the session's buffer is used.
@@ -69,8 +69,8 @@ class CommunicatorState(CommunicatorBase[Receive]):
         errhandler: handler called when a call fails (section 7.2).
         topology: arrangement of the processes, if there is one (chapter 6).
         route: route of the collectives.
-        attached: state of higher layers, such as how its collectives use slots.
-        slots: the slots of the members, once the members have slots, for calls with common arguments.
+        attached: state that higher layers keep here, such as the use of slots by the collectives.
+        slots: the slots of the members, for calls with common arguments; None until the members have slots.
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
         matcher: queues of its point-to-point messages.
         collectives: number of collectives that have been started.
@@ -130,7 +130,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         self.hints: dict[str, str] = {}
 
     def _open_contexts(self) -> Matcher:
-        """Tell the engine the sources that messages of members may carry; `Channel` defines them for collectives."""
+        """Tell the engine which sources the messages of members may carry. `Channel` defines those of collectives."""
         own, other = self.group.index, (self.remote or self.group).index
         both = self.size + (remote_size := 0 if self.remote is None else self.remote.size)
         more = [(remote_size, own), (both, other), (2 * both, own)] if self.native else [(0, own)]

@@ -43,7 +43,7 @@ class Agreement(ABC):
 
         Args:
             participants: the processes that must agree.
-            number: 0..2**64-1; comparing it needs no extra message.
+            number: 0..2**64-1; the processes compare their numbers without an extra message (see `alike`).
 
         Returns:
             The even identifier, for point-to-point communication; collectives use the next one.
@@ -110,10 +110,10 @@ class NativeAgreement(Agreement):
 
 
 class ImpiAgreement(Agreement):
-    """The protocol of IMPI: the largest identifier that any of the processes uses, plus one and plus two.
+    """The protocol of IMPI: the new identifiers follow the largest identifier that any of the processes uses.
 
-    It has one step, so two overlapping agreements of a process could end with the same identifiers. Therefore the
-    agreements of a process run one after the other, in the order of the calls.
+    The protocol has one step, so two overlapping agreements of a process could end with the same identifiers. Therefore
+    the agreements of a process run one after the other, in the order of the calls.
     """
 
     __slots__ = ("_before", "_ended")

@@ -15,7 +15,7 @@ from aiompi.errors import InvalidCommError, InvalidGroupError, InvalidTagError
 
 
 def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
-    """Make a communicator of some members, or several disjoint ones (MPI-2.2); all members of `comm` call this.
+    """Make one communicator, or several disjoint communicators (MPI-2.2), of members of `comm`; all members call this.
 
     On an intercommunicator each side gives a part of its local group, and the result is an intercommunicator between
     these parts (MPI-2).
@@ -26,7 +26,8 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
             intercommunicator all processes of a side give the same group.
 
     Returns:
-        The request; its result is None outside the group, and everywhere if a side is empty.
+        The request; its result is None in a process outside the group. If a side of an intercommunicator gives an empty
+        group, the result is None in all processes.
 
     Raises:
         InvalidGroupError: the group is null, or has processes that are not in `comm`. Awaiting the request: a process

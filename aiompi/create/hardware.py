@@ -51,8 +51,8 @@ def resources(
         root: directory in which the kernel describes CPUs and NUMA nodes.
 
     Returns:
-        For each type that the kernel describes, the resource that has all these CPUs, by the list of its CPUs. None if
-        the CPUs belong to several. The machine is the empty text.
+        For each type that the kernel describes, the resource to which all allowed CPUs belong, in the form of the list
+        of its CPUs; None if the allowed CPUs belong to several resources. The machine has the empty text.
     """
     from pathlib import Path  # slow
 

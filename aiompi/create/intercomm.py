@@ -115,8 +115,8 @@ def merge(comm: Communicator, high: bool) -> Request[Communicator]:
 
     Args:
         high: True if the local group comes after the remote group; the same in all processes of a group. If both groups
-            give the same value, the group whose rank 0 has the lower name comes first; within one world this is the
-            lower world rank.
+            give the same value, the names of their ranks 0 decide: the group with the lower name comes first. Within
+            one world, the lower name is the lower world rank.
 
     Raises:
         InvalidCommError: not an intercommunicator.

@@ -120,11 +120,11 @@ def apart(where: str, comm: Communicator, remote: Group) -> Group:
 
 
 class Strangers:
-    """The connections to processes of other jobs. Each process needs one, because no agent reports its end.
+    """The connections to processes of other jobs, necessary because no agent reports the ends of such processes.
 
-    Of two processes one connects and sends a message, which the other answers. When all processes of both groups have
-    awaited `reached`, each process has all its connections, and notices the end of a connection. The processes must
-    have been introduced to each other before.
+    Of two processes, one connects and sends a message, and the other answers the message. When all processes of both
+    groups have awaited `reached`, each process is connected to every process of the other group, and notices the end of
+    each connection. The processes must have been introduced to each other before.
 
     Args:
         engine: of this process.

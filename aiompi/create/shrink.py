@@ -8,15 +8,16 @@ from aiompi.comm.recovery import ROUNDS, ask, begin, recovery_of
 from aiompi.create.agreement import none_left
 from aiompi.engine import Request
 
-#: distance between two proposals of one rank, so that it leaves the range that other ranks have taken
+#: in each further attempt a rank proposes a pair that is higher by a multiple of this number, so that the proposals
+#: leave the range that other ranks have taken
 _LEAP = 64
 
 
 def shrink(comm: Communicator) -> Request[Communicator]:
     """Make a communicator of the members that have not failed, in the order of their ranks.
 
-    All living members call this; it works on revoked communicators as well. All get the same members: the members that
-    had not failed when the last of them called this. On an intercommunicator both groups shrink.
+    All living members call this, even on a revoked communicator. The new communicator has the same members everywhere:
+    the members that had not failed when the last of them called this. On an intercommunicator both groups shrink.
 
     Returns:
         The request; its result is the new communicator. It succeeds in spite of failed members.

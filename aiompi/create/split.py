@@ -27,7 +27,7 @@ _ENTRY: Final = struct.Struct(">qq")  # colour, key
 _KEY: Final = struct.Struct(">?q")  # whether the member takes part, and its key; the names of its resources follow
 _SEPARATOR: Final = "\n"
 _LENGTH: Final = struct.Struct(">I")
-# A range looks for an integer of a subclass one by one, so colours and keys are made plain before.
+# `in` would compare an integer of a subclass with each number of a range. So colours and keys become plain ints first.
 _KEYS: Final = range(-(2**63), 2**63)
 
 #: keys of the info of `split_type`, and the type of resources that means the same as COMM_TYPE_SHARED
@@ -157,7 +157,7 @@ def _first_strict(table: Sequence[Entry]) -> int | None:
 
 
 def _column(table: Iterable[Entry], index: int) -> list[tuple[str, int]]:
-    """Return the resource of one type, and the key, of each member; the resource is empty if it has none."""
+    """Return, for each member, its resource of one type and its key; the resource is empty if the member has none."""
     return [(colors[index] if colors else "", key) for colors, key in table]
 
 

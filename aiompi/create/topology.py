@@ -1,7 +1,7 @@
 """Communicators with a topology (sections 6.5.1 to 6.5.6, and 7.5.4 of MPI-3.1).
 
-IMPI 0.0 does not define their messages between clients. Cart_create and Graph_create send what Comm_create sends for
-the group of processes in the grid, and Cart_sub sends what Comm_split sends.
+IMPI 0.0 does not define the messages of these constructors between clients. Cart_create and Graph_create send the
+messages of Comm_create for the group of processes in the grid or graph. Cart_sub sends the messages of Comm_split.
 """
 
 from __future__ import annotations

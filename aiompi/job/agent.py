@@ -236,7 +236,7 @@ class AgentConnection:
         self._socket = sock
         if sock.family != socket.AF_UNIX:
             liveness.end_if_silent(sock, liveness.LONG_SILENCE)  # until `watch` is called
-            from aiompi.job.companion import Companion  # on the agent's own machine the launcher does its work
+            from aiompi.job.companion import Companion  # the launcher does its work on the agent's machine
 
             self._companion = Companion(sock, ends=self._contact.launched)
         self._driver.add_reader(sock.fileno(), self._readable)

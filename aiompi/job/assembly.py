@@ -41,9 +41,9 @@ class Assembly(asyncio.Future[control.Assembled]):
         self._start_timer(seconds)
 
     def told(self, awaiting: control.Awaiting) -> None:
-        """Take the answer of the job.
+        """Take the answer of the job, and log it.
 
-        If other members must leave a world first, this is mostly a mistake of the program.
+        A wait for members of another world is mostly a mistake of the program, so its level is WARNING.
         """
         self._cause = awaiting.cause
         waited = self.get_loop().time() - self._begun

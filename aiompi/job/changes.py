@@ -72,7 +72,7 @@ class Event:
 
 
 class _News:
-    """A change and the later changes, for any number of readers. The last link has no change yet."""
+    """A link of the chain of changes: a change, and the next link. The last link has no change yet."""
 
     __slots__ = ("change", "event", "next")
 

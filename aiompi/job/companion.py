@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: seconds that a rank has to end by itself once the agent is gone
 _GRACE: Final = 1.0
-#: seconds after which a process replaces the thread
+#: seconds after which a process replaces the thread that waits for the end of the connection
 _SOON: Final = 2.0
 #: descriptors of the companion: the connection, the pipe of `close`, and the process of the rank
 _CONNECTION, _PIPE, _RANK = range(3, 6)

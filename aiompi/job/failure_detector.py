@@ -1,8 +1,9 @@
 """`FailureDetector`: judges how a peer has ended, by its links and by the reports of the agent.
 
 The agent reports each process of the job that leaves or fails. No agent reports the processes of another job. Such a
-process has left if it finalized before its link ended; otherwise it has failed, and its last message says why, if it
-could send one. The launcher of a spawned job reports the failures in it (`aiompi.engine.obituaries`).
+process has left if it finalized before its link ended; otherwise it has failed. The last message of a failed process
+says why, if the process could still send a message. The launcher of a spawned job reports the failures in that job
+(`aiompi.engine.obituaries`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from aiompi.wire import control
 
 #: seconds between checks for data of a rank that has left, in connections that are not accepted yet
 _RECHECK: Final = 0.02
-#: most checks for data that a rank sent before it failed. A number, not a time: a computing process checks later
+#: most checks for data that a rank sent before it failed. The limit is not a time, because a computing process checks
+#: late
 _LOOKS: Final = 12
 #: most checks for data that a rank sent before it left, which may still be in flight
 MANY_LOOKS: Final = 1500
@@ -32,7 +34,7 @@ _LAST_WORDS: Final = 2**64 - 16
 
 
 class FailureDetector:
-    """The ends of the peers of one rank.
+    """Judges the ends of the peers of one rank.
 
     Args:
         engine: of the rank.
@@ -183,7 +185,7 @@ class FailureDetector:
     def _bury(self, peer: Endpoint, cause: str, looks: int = _LOOKS) -> None:
         """Handle a rank that has failed: close its links once all its data has arrived, or after some checks.
 
-        The last data of a process of another job may say that it has left.
+        The last data of a process of another job may say that the process has left.
         """
         if self._engine.known_peer(peer.rank) is not peer:
             return  # it was forgotten

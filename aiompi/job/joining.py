@@ -46,8 +46,9 @@ class Scope(Protocol[T_co]):
 class Joining(Generic[T_co]):
     """A rank or a member from its start to its end: `async with` it, or `await` it and end the result yourself.
 
-    With `init`, an exception that leaves the block ends the job, since the other ranks would wait in vain. Leaving it
-    otherwise finalizes. If that wait is cancelled, this rank leaves alone.
+    With `init`, an exception that leaves the block ends the job, since the other ranks would wait in vain. At any other
+    end of the block this rank finalizes, and so waits for the other ranks. If this wait is cancelled, this rank leaves
+    alone.
 
     Args:
         module: module to import first.
@@ -91,7 +92,7 @@ def _is_imported(module: str) -> bool:
 
 async def import_in_thread(module: str) -> None:
     """Import a module in a thread that ends after the import, so that the event loop goes on meanwhile."""
-    import asyncio  # the blocking face starts without them
+    import asyncio  # the blocking face starts without these two modules
     from concurrent.futures import ThreadPoolExecutor
 
     thread = ThreadPoolExecutor(1)
@@ -134,9 +135,9 @@ def init(
         JobAbortedError: the job cannot be joined.
 
     Cancelling:
-        Cancelling the start, as a time limit does, gives up joining and ends the job if the launcher has started
-        this rank. At the end of the block this rank waits for the others; if the wait is cancelled, this rank leaves at
-        once.
+        Cancelling the start, as a time limit does, gives up joining; if the launcher has started this rank, the job
+        ends as well. At the end of the block this rank waits for the others; if the wait is cancelled, this rank leaves
+        at once.
 
     Example:
         async with aiompi.init() as world:

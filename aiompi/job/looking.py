@@ -20,12 +20,12 @@ from aiompi.wire.look import RUNS, WAITS, Look
 
 #: records that are kept, 1 MiB
 _RECORDS: Final = 2**14
-#: says nothing in most programs, and takes room
+#: left out of the text of a wait, because it says nothing in most programs, and takes room
 _EVERYBODY: Final = " on MPI_COMM_WORLD"
 
 
 class Looking:
-    """Looks at the rank that it is part of. Unless the rank is recorded anyway, it is from now on.
+    """Looks at the rank of which it is a part. If nothing records this rank, the first look begins a recording.
 
     A wait that began before this call is found on the stack, or in the tasks of the event loop.
 
@@ -73,7 +73,7 @@ class Looking:
         return wait_of_threads() if tasks is None else wait_of_tasks(tasks)
 
     def stop(self) -> None:
-        """Look no more, and record no more unless the program does."""
+        """Look no more, and end the recording that a look has begun."""
         self._remove()
         self._path, self._watched = "", None
 
@@ -109,7 +109,7 @@ def wait_of_tasks(tasks: Iterable[Any]) -> str:
 
 
 def _operation(task: Any) -> str:
-    """Follow the awaits of a task to the first object of the library behind the program."""
+    """Follow the awaits of a task through the program to the library; return the operation there; empty if none."""
     link, place = task.get_coro(), ""
     while link is not None:
         words = link.__name__ if type(link).__module__.startswith("aiompi.") else ""

@@ -75,7 +75,7 @@ class Job:
         return self._changes.read()
 
     def _enter(self, cards: list[control.MemberCard]) -> None:
-        """Take the list of members. It comes again, in place of changes, if this process reads changes too slowly."""
+        """Take the list of members. If this process reads changes too slowly, the list comes again in their place."""
         before, now = self._members, {card["id"]: Member(**card) for card in cards}
         if not before:
             self._members = now
@@ -176,7 +176,7 @@ class Membership:
         self._entered: Request[None] = Request(self._engine)
         self._calls = 0
         self._answer: Assembly | None = None
-        self._outdated: tuple[int, str] = (0, "")  # the last generation that is, and why
+        self._outdated: tuple[int, str] = (0, "")  # the last outdated generation, and why it is outdated
         self._departures: dict[asyncio.Task[None], Runtime] = {}  # tasks that leave worlds
         self._over: Exception | None = None
         self._leaving = self._terminated = False
@@ -260,8 +260,8 @@ class Membership:
         """Leave the world of this member, and return a new world of all members that ask for one.
 
         The world is complete as soon as every member of an earlier world has asked too, and enough members have asked.
-        When the time of a member is over, the world consists of the members that have asked. The result is the same at
-        all these members; ranks are in the order in which the members joined.
+        When the time limit of a member (`within`) is over, the world consists of the members that have asked. The
+        result is the same at all these members; ranks are in the order in which the members joined.
 
         Args:
             at_least: smallest size of the world.
@@ -317,7 +317,7 @@ class Membership:
             self._answer = None
 
     async def _enter_world(self, answer: control.Assembled) -> AssembledWorld | None:
-        """Return the world, None if another member was lost while it started."""
+        """Return the world; None if another member was lost while the world started."""
         contact = Contact(f"tcp:{self.job.address}", self._key, answer.rank, launched=False, world=answer.generation)
         members = tuple(self.job._members.get(number) or _unknown(number) for number in answer.members)
         runtime = rank_for(contact, self._settings)
@@ -398,7 +398,7 @@ class Membership:
             self._release_sigterm()
 
     def _catch_sigterm(self) -> None:
-        """Let SIGTERM cancel the task of the block, so that this member leaves, if nothing else handles the signal."""
+        """If nothing else handles SIGTERM, let it cancel the task of the block, so that this member leaves."""
         main = threading.current_thread() is threading.main_thread()
         task = asyncio.current_task()
         if main and task is not None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:

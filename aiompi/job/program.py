@@ -14,8 +14,8 @@ from types import CodeType, ModuleType
 from typing import Any, Final, NamedTuple
 
 _ATTRIBUTE: Final = "__program__"  # attribute of the main module: its `MainProgram`
-#: True inside the calls of a program that a worker loads for its functions. True also in tasks of these calls, but not
-#: in other threads.
+#: True while a worker runs a program only to load its functions. Tasks that the program then starts see True as well;
+#: other threads see False.
 _is_loading: Final = contextvars.ContextVar("_is_loading", default=False)
 
 
@@ -87,8 +87,9 @@ class MainProgram(NamedTuple):
         """Run the program as the main module of this process. `current` returns it from now on.
 
         Args:
-            name: value of the program's `__name__`. With another name than "__main__" only its definitions are loaded:
-                `refuse_while_loading` refuses other calls.
+            name: value of the program's `__name__`. With a name other than "__main__", the program is run only for its
+                definitions. Then `refuse_while_loading` refuses a call that begins a rank, joins or serves a job, or
+                makes an executor.
 
         Raises:
             ImportError, OSError, SyntaxError: there is no such program.

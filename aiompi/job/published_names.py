@@ -31,7 +31,7 @@ _TEMPORARY: Final = re.compile(r"[0-9a-f]+\.aiompi-[0-9]+")
 
 
 class PublishedNames:
-    """The names that a rank has published. What is left of them is withdrawn when the rank ends.
+    """The names that a rank has published. When the rank ends, the names that are still published are withdrawn.
 
     Args:
         engine: of the rank.

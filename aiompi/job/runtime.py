@@ -51,7 +51,7 @@ class Runtime:
         codec: serialises objects.
         on_end: called with an exit status if the job ends early and this rank has not caused it.
         parent: communicator with the processes that have spawned this one, None if there are none.
-        parting: returns a request for the end of a rank that lives only for its spawned ranks; None in other ranks.
+        parting: in a rank that lives only for its spawned ranks, returns a request for its end; None in other ranks.
         on_finalize: called first when communication ends, while all calls are still possible.
         joined: True if the job has accepted this process as a rank. From then on its agent knows why the job ends.
         finalized: True if communication has ended.
@@ -91,7 +91,7 @@ class Runtime:
         self._looking: Looking | None = None
 
     def start(self) -> Schedule[None]:
-        """Join the job (MPI_Init, section 7.5). This is complete when every rank has joined.
+        """Join the job (MPI_Init, section 7.5). The result is complete when every rank has joined.
 
         A rank is started once: later calls return the first request.
 
@@ -201,7 +201,7 @@ class Runtime:
     # End.
 
     def finalize(self, timeout: float | None = None) -> Schedule[bool]:
-        """End communication (MPI_Finalize, section 7.5). This is complete when every rank of the job has called it.
+        """End communication (MPI_Finalize, section 7.5). The result is complete when every rank has finalized.
 
         Collectives in progress end first, and messages are delivered as far as they are received.
 
@@ -225,7 +225,7 @@ class Runtime:
         return finalize.leave(self)
 
     def leave_now(self) -> None:
-        """Tell the agent that this rank ends, at the end of a process whose event loop does not run any more."""
+        """Tell the agent that this rank ends, because the process ends and its event loop does not run any more."""
         finalize.leave_now(self)
 
     def finalized_error(self) -> Exception:

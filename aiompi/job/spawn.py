@@ -1,8 +1,8 @@
-"""Jobs that a process starts: a launcher as its child, whose ranks connect to a port of the process (MPI_Comm_spawn).
+"""Jobs that a process starts (MPI_Comm_spawn): the process starts a launcher, and the ranks connect to its port.
 
-A socket pair connects the process and the launcher. Through the port the launcher sends the causes of failures
-(`control.Obituary`). It ends the job when the other end of the port closes, which the kernel does however the process
-ends. The driver waits for both, and for the end of the launcher.
+A socket pair, the lifeline, connects the process and the launcher. Through it the launcher sends the causes of failures
+(`control.Obituary`). The launcher ends the job when the process's end of the lifeline closes. The kernel closes this
+end however the process ends. The driver waits for the lifeline and for the end of the launcher.
 """
 
 from __future__ import annotations

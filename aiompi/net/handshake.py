@@ -68,7 +68,7 @@ class Greeter:
                 self._begun = True
                 if self.handshake.channel is Protection.LOCAL:
                     self._check_user()
-                else:  # otherwise a message would wait 40 ms for its predecessor, here and later
+                else:  # otherwise a message could wait 40 ms for the acknowledgement of the previous one
                     self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._flush()
             while not (self.handshake.done and self._bound):

@@ -1,4 +1,4 @@
-"""TLS 1.3 between hosts:
+"""TLS 1.3 between hosts.
 
 `secure` wraps a socket, and `binding` identifies its channel. The TLS handshake alone proves nothing: the accepting end
 presents a self-signed certificate, and the other end accepts any. Both ends then prove over the channel that they know

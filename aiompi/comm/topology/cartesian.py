@@ -70,7 +70,7 @@ class Cartesian:
         return len(self.dims)
 
     def map(self, rank: int) -> int:
-        """Return the rank in the grid of a rank of the old communicator; UNDEFINED if the grid leaves it out.
+        """Translate a rank of the old communicator to one in the grid; UNDEFINED for a rank that the grid leaves out.
 
         (MPI_Cart_map, section 6.5.7.) Ranks are not reordered, since nothing is known of the hardware.
         """

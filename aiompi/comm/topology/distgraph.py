@@ -90,7 +90,7 @@ class DistributedGraph:
 def split_edges(
     sources: Sequence[int], degrees: Sequence[int], destinations: Sequence[int], weights: Weights, size: int
 ) -> tuple[list[Edges], bool]:
-    """Sort the edges that this process names in MPI_Dist_graph_create by the ranks that must know them (MPI-2.2).
+    """Sort the edges that this process names by the ranks that must know them (MPI_Dist_graph_create, MPI-2.2).
 
     Args:
         sources: ranks from which edges lead.

@@ -16,7 +16,7 @@ from aiompi.errors import InvalidArgumentError, InvalidRankError, InvalidTopolog
 class Graph:
     """A graph; its edges need not be symmetric.
 
-    Example 6.2 of the standard: the neighbours of 0 are 1 and 3, of 1: 0, of 2: 3, of 3: 0 and 2.
+    Example 6.2 of the standard: node 0 has the neighbours 1 and 3, node 1 has 0, node 2 has 3, and node 3 has 0 and 2.
 
         index = 2, 3, 4, 6
         edges = 1, 3, 0, 3, 0, 2
@@ -36,9 +36,9 @@ class Graph:
         """Make a graph from the arguments of MPI_Graph_create (section 6.5.3).
 
         Args:
-            index: see the attribute. As in mpi4py, an index that begins with 0 and ends with the number of edges has
-                the compressed form: the position of the first neighbour of each node, and the end. If the first node
-                has no neighbour, give the compressed form, which has one more 0.
+            index: see the attribute. As in mpi4py, the index may have the compressed form: 0, followed by the values of
+                the attribute. An index that begins with 0 and ends with the number of edges counts as compressed. So
+                give the compressed form, which has one more 0, if the first node has no neighbour.
             edges: see the attribute.
             size: number of processes; the graph may leave some out.
 
@@ -67,7 +67,7 @@ class Graph:
         return len(self.index)
 
     def map(self, rank: int) -> int:
-        """Return the rank in the graph of a rank of the old communicator; UNDEFINED if the graph leaves it out.
+        """Translate a rank of the old communicator to one in the graph; UNDEFINED for a rank that the graph leaves out.
 
         (MPI_Graph_map, section 6.5.7.) Ranks are not reordered, since nothing is known of the hardware.
         """

@@ -10,8 +10,8 @@ agent of the job, a process of `aiompi_launcher`. Then all ranks join as if a la
     indexed   JOB_COMPLETION_INDEX or RANK,          none              fixed
               WORLD_SIZE, MASTER_ADDR
 
-The first manager whose variables are set is used. AIOMPI_ENGINE names another one. It may be an entry point of the
-group `aiompi.engines`: a function that takes the environment and returns a `ProcessManager`.
+The first manager whose variables are set is used, unless AIOMPI_ENGINE names a manager. The named manager may be an
+entry point of the group `aiompi.engines`: a function that takes the environment and returns a `ProcessManager`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Process managers without a store: rank 0 listens at an address that all other ranks know.
 
 `Indexed` is a job described by environment variables: an indexed Job of Kubernetes, or the variables of torchrun and
-Kubeflow. `Slurm` is a step of srun without PMI. There rank 0 sends the key in a credential of munge to every process
-that connects. Only processes of the same user can read the credential.
+Kubeflow. `Slurm` is a step of srun without PMI: rank 0 sends the key in a credential of munge to every process that
+connects. Only processes of the same user can read the credential.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PAUSE: Final = 0.1
 
 
 class Fixed(ProcessManager):
-    """A process manager without a store. It cannot end the processes of the job; the agent does.
+    """A process manager without a store. It cannot end the processes of the job: each rank ends when the agent ends.
 
     Attributes:
         host: name or address of the machine of rank 0.
