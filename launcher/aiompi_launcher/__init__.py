@@ -12,5 +12,5 @@
 It imports from aiompi only the layers "words" and "protocols", and from `compat` the replacement of mpi4py; never the
 engine.
 
-PYTEST_DONT_REWRITE: ranks that run tests have imported it before pytest.
+PYTEST_DONT_REWRITE: a rank that runs tests has imported this package before it imports pytest.
 """

@@ -1,8 +1,8 @@
 """Runs a job, from its specification to its exit code.
 
-The launcher forks itself for a process that forks the ranks of Python programs, and then the watchdog. The fork
-server imports the modules of a rank while the launcher imports its own. So this module imports only modules that both
-need.
+The launcher first forks a fork server, the process that forks the ranks of Python programs, and then the watchdog. The
+fork server imports the modules of a rank while the launcher imports its own modules. So this module imports only
+modules that both need.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _is_bare_python() -> bool:
 
 
 def _describe_job(spec: RunSpec) -> str | None:
-    """Set variables of this process, which ranks inherit. Return the one by which the parent of the job finds it."""
+    """Set variables that ranks inherit. Return and unset ENV_LIFELINE, the way to the parent of the job."""
     if spec.universe_size:
         os.environ["AIOMPI_UNIVERSE_SIZE"] = str(spec.universe_size)
     options = ["--tag-output"] if spec.tag_output else []

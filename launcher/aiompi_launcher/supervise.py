@@ -1,4 +1,4 @@
-"""Supervises a job whose processes the launcher starts to its end.
+"""Supervises, to its end, a job whose processes the launcher starts.
 
 The launcher listens, and starts ranks while it accepts connections of ranks that already run. The ranks wait for the
 launcher as long as it lives. With an IMPI server elsewhere, the ranks start once all clients of the job have joined.

@@ -40,7 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of aiompi-launch.
 
     Args:
-        argv: arguments, None for those of this process. Then the process is the launcher only, and ends here.
+        argv: arguments; None for the arguments of this process. With None the process runs nothing but the launcher,
+            and ends in this call.
 
     Returns:
         The exit code.
@@ -78,7 +79,7 @@ def _result(argv: Sequence[str], name: str, *, alone: bool) -> int | Rank:
 
 
 def _end(code: int) -> None:
-    """End this process without the exit of Python, which takes as long as a third of its imports."""
+    """End this process without Python's own exit, which takes a third of the time of the imports."""
     if sys.warnoptions:
         gc.collect()  # warns of objects that are not closed
     with contextlib.suppress(AttributeError, OSError):  # closed, or full: Python says so

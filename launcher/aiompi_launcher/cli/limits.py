@@ -10,10 +10,10 @@ _MIN_DESCRIPTORS: Final = 32
 
 
 def check_limits() -> None:
-    """Refuse an environment in which not even the launcher itself can work.
+    """Check that the launcher itself can work in this environment.
 
     Raises:
-        OSError: it is one.
+        OSError: it cannot.
     """
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= limit < _MIN_DESCRIPTORS:

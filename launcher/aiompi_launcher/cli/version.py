@@ -9,7 +9,7 @@ from aiompi_launcher.spec import EXIT_FAILURE
 
 
 class ShowVersion(argparse.Action):
-    """Shows the version, and which form the core has. The core is imported only for that."""
+    """Shows the version and the form of the core. Only this option imports the core."""
 
     def __call__(self, parser: argparse.ArgumentParser, *args: object) -> None:
         try:

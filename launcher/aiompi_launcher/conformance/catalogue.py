@@ -27,7 +27,7 @@ class Script:
         name: `group/name`.
         description: the first sentence of its comment.
         rules: ids of the rules that it checks.
-        setup: what the job must be.
+        setup: requirements on the job.
         caught: names of the faults that it detects.
     """
 
@@ -47,7 +47,7 @@ def read(path: Path, name: str) -> Script:
     """Read a script from a file.
 
     Raises:
-        CatalogueError: its comment does not say what it is.
+        CatalogueError: the comment of the script does not have the expected form.
     """
     try:
         source = path.read_text(encoding="ascii")

@@ -126,7 +126,7 @@ def setup_of(options: argparse.Namespace) -> Setup:
     """Return the setup that the options specify.
 
     Raises:
-        SetupError: they make no job.
+        SetupError: no job can have these options.
     """
     server = None if options.server is None else endpoint(options.server)
     names = ("clients", "hosts", "procs", "first", "iut_clients", "iut_procs")
@@ -138,7 +138,7 @@ def endpoint(text: str) -> tuple[str, int]:
     """Parse HOST:PORT.
 
     Raises:
-        SetupError: it is none.
+        SetupError: the text is not HOST:PORT.
     """
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():

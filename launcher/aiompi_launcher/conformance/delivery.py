@@ -1,8 +1,8 @@
 """Delivers scripts to the processes under test, and ends tests (section 5.3; protocol in README.md).
 
-All of it is MPI messages on COMM_WORLD. The master, the simulated process of the lowest rank, sends each process under
-test a header of 4 MPI_INT, then the text as MPI_CHAR: the name of the script, a newline, the script. At the end of a
-test the master sends DONE to all other processes; each of them answers done and its level.
+Delivery uses only MPI messages on COMM_WORLD. The master, the simulated process of the lowest rank, sends each process
+under test a header of 4 MPI_INT, then the text as MPI_CHAR: the name of the script, a newline, the script. At the end
+of a test the master sends DONE to all other processes. Each of them answers with `done` and its level.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Line:
         """Wait for the next script.
 
         Raises:
-            DeliveryError: what comes is none.
+            DeliveryError: the messages that come are no script.
         """
         header, master = await self.receive(16, "MPI_INT", 4, self._mpi.constant("MPI_ANY_SOURCE"), HEADER_TAG)
         length, number, first, count = struct.unpack("4i", header)

@@ -26,8 +26,8 @@ class Pair:
     """The traffic between a process under test and a simulated one.
 
     Attributes:
-        theirs: their synchronous messages without SYNCACK, by srqid.
-        answered: their synchronous messages with SYNCACK, by srqid.
+        theirs: synchronous messages of the process under test that have no SYNCACK yet, by srqid.
+        answered: synchronous messages of the process under test that have got a SYNCACK, by srqid.
         long: incoming long messages, by our drqid.
         ours: our messages, by srqid: `data`, `sync`, `acknowledged`, `cancelled`.
         cancels: our CANCELs, by srqid: `sent`, `yes`, `no`.

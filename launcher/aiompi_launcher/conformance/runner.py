@@ -15,7 +15,7 @@ from aiompi_launcher.conformance.setup import Setup
 
 _AFTER_SUCCESS: Final = 10.0  # seconds for a command to end by itself
 _AFTER_FAILURE: Final = 1.0
-_SOONER: Final = 6  # part of the start-up time that a start-up gets if the previous one has failed
+_SOONER: Final = 6  # after a failed start-up, the next start-up gets this part of the time: one sixth
 
 Body = Callable[[Session], Awaitable[list[Result]]]
 

@@ -35,7 +35,7 @@ class _Connection:
         self.done = False
 
     def passed(self, label: int) -> bool:
-        """Return True if the client has submitted a label, or will not."""
+        """Return True if the client has submitted a label, or will never submit it."""
         return self.done or (bool(self.labels) and max(self.labels) >= label)
 
     def note(self, text: str, data: bytes = b"", *deviations: Deviation) -> None:

@@ -63,7 +63,7 @@ class Setup:
         address: IPv4 address of server and simulated hosts.
         port: port of the server, 0 for any.
         server: (host, port) of a server elsewhere; None: the tester's own.
-        crossover, max_linear: -1: the default. They and the rest are what the simulated clients announce.
+        crossover, max_linear: -1 for the default. The simulated clients announce these and the following values.
     """
 
     clients: int = 1

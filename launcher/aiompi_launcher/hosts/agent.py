@@ -2,7 +2,7 @@
 
 The agent reads its plan from standard input, starts further agents and the ranks of its host, and relays messages
 between them and the launcher. If the channel to the launcher ends, the agent ends all processes. If the agent is
-killed, its watchdog does.
+killed, its watchdog ends them.
 """
 
 from __future__ import annotations
@@ -356,7 +356,7 @@ class Agent:
         self._channel.send(messages.ConnectionClosed(link.rank, error))
 
     def on_stranger(self, address: str, error: str) -> None:
-        """Its process has died early, which is reported anyway."""
+        """Do nothing: the process at the other end has died early, and its death is reported anyway."""
 
     def on_shortage(self) -> None:
         text = "no descriptors are left for the connections of ranks: raise their limit (ulimit -n)"

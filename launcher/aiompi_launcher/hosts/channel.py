@@ -37,7 +37,7 @@ class Channel:
 
     Attributes:
         begun: True once the banner of the other end has arrived.
-        watched: True if its silence is limited.
+        watched: True if the silence of the other end is limited.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ _UNSAFE: Final = re.compile(r"^-|[^\w.@:%-]")
 _SLOTS: Final = ("slots", "cpu", "count")
 _MOST_SLOTS: Final = (*(f"max_{word}" for word in _SLOTS), *(f"{word}_max" for word in _SLOTS))
 _USER: Final = ("user", "username", "user_name")
-#: one of several hosts with its slots; there may be commas in brackets
+#: one item of a list of hosts: a host with its slots; brackets may contain commas
 _PART: Final = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\]?|\])+")
 #: an IPv6 address in brackets
 _BRACKETED: Final = re.compile(r"(.*@)?\[([\d.:%\w]*:[\d.:%\w]*)\]")
@@ -148,7 +148,7 @@ def place(hosts: Sequence[Host], size: int, by: str, ppn: int | None = None) -> 
         hosts: the hosts.
         size: number of ranks. If there are more ranks than slots, the slots are filled again from the first host on.
         by: BY_SLOT to fill a host before the next, BY_NODE to give each host with a free slot one rank in turn.
-        ppn: number of slots of every host, instead of the hosts' numbers.
+        ppn: number of slots of every host, in place of the numbers in `hosts`.
     """
     slots = [ppn or host.slots for host in hosts]
     ranks: list[list[int]] = [[] for _ in hosts]

@@ -232,7 +232,7 @@ class Part(NamedTuple):
         host: its index among the hosts of the job.
         name: of the host.
         ranks: its ranks.
-        programs: for each of them, the index of its program.
+        programs: for each of these ranks, the index of its program.
     """
 
     host: int

@@ -61,10 +61,10 @@ class RemoteConnection:
         call()
 
     def hold(self) -> None:
-        """Its agent reads it only as fast as this process does."""
+        """Do nothing: the agent of the host reads data of the rank only as fast as this process takes it."""
 
     def resume(self) -> None:
-        """See `hold`."""
+        """Do nothing; see `hold`."""
 
     def send(self, data: bytes) -> None:
         self._hosts.post(self.number, data)

@@ -36,8 +36,8 @@ class RemoteServer(Rendezvous):
         endpoint: the server, and our client rank.
         hosts: hosts of this client.
         credentials: authentication methods that the user enabled.
-        settings: limits of time for the server, for hosts of other clients, and for a prompt step of another client
-            once all have joined; and the certificate for TLS.
+        settings: have the certificate for TLS, and time limits: for the server, for hosts of other clients, and for
+            another client's next step once all clients have joined.
         say: prints a message for the user.
     """
 
@@ -103,10 +103,10 @@ class RemoteServer(Rendezvous):
         return world
 
     async def _agree(self, count: int) -> bytes:
-        """Return a key on which all clients agree that run aiompi; empty if the ranks of all clients have to use IMPI.
+        """Agree on a key with the other clients, if all run aiompi; return it, empty if all ranks have to use IMPI.
 
-        If one client has given up waiting, all clients use IMPI, because every client sees that the part of KEY of this
-        client is missing.
+        If one client has given up waiting, all clients use IMPI, because every client sees that this one has submitted
+        no part of the label KEY.
         """
         exchange = KeyExchange(self._client.rank)
         try:

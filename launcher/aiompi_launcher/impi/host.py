@@ -72,7 +72,7 @@ class HostAgent:
     Args:
         universe: the job.
         rank: host rank.
-        listener: socket to which hosts of other clients connect; closed once all have.
+        listener: socket to which hosts of other clients connect; closed once all of them have connected.
         settings: select the encrypted channels and their certificates, and say whether hosts may connect from addresses
             that they have not published.
         context: properties of the job.

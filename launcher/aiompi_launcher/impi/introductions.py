@@ -45,7 +45,7 @@ class HostIntroduction:
         self._credentials = credentials
 
     async def reach(self, rank: int) -> socket.socket:
-        """Connect to a host; return the connection, on which it knows this host.
+        """Connect to a host, and tell it the rank of this host; return the connection.
 
         Raises:
             OSError: the host cannot be reached.

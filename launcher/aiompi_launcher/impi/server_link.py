@@ -18,7 +18,7 @@ from aiompi_launcher.job.rendezvous import RendezvousError
 from aiompi_launcher.net.listen import connect_tcp, rethrow
 from aiompi_launcher.spec import ServerAddress
 
-_FAREWELL: Final = 5.0  # seconds to wait for the server to close the connection after FINI, though it need not
+_FAREWELL: Final = 5.0  # seconds for the server to close the connection after FINI; a server need not close it
 _READ: Final = 64 * 2**10
 
 _E = TypeVar("_E", Described, Started)

@@ -3,9 +3,9 @@
 A member is in a world, or waits for one (it has sent Assemble), or neither. A member in a world is expected to ask for
 the next one. A world is formed
 
-- as soon as all expected members wait, if there are enough of them;
-- otherwise, when the time of a member is over, of the waiting members that do not want a larger world, if there are
-  enough. If there are not enough, the call of this member fails. So no member can delay the others for longer.
+- as soon as no member is in a world any more, of all waiting members, if there are enough of them;
+- otherwise when the time limit of a member is over, of the waiting members that do not want a larger world. If there
+  are not enough of them, the call of this member fails. So a member delays the others at most for their time limits.
 
 A world is outdated when one of its members has ended, or when another member asks for a world. Each member of the world
 is told once. Each world has its own table, `aiompi_launcher.job.table`, with the states of its ranks.
@@ -247,7 +247,7 @@ class Members:
         return f"{len(waiting)} of at least {self._needed(waiting)} members have asked for one"
 
     def _withdraw(self, member: _Member, number: int) -> None:
-        """Handle the end of a wait, although the member may have just got a world."""
+        """Handle the end of a wait. The member may have just got a world; then the world loses it."""
         if number != member.asked:
             return
         generation, member.world, member.wants = member.world, 0, None
@@ -302,7 +302,7 @@ class Members:
     def _form(self, members: list[_Member]) -> None:
         self._generation += 1
         for member in self._members.values():
-            member.world = 0  # a member that does not wait now is in no world that others expect it to leave
+            member.world = 0  # from now on no member is expected to leave an earlier world
         numbers = [member.card["id"] for member in members]
         self._actions += [
             Form(self._generation, tuple(numbers)),

@@ -37,7 +37,7 @@ _BEHIND: Final = 2**20
 
 
 class _World:
-    """One world: its ranks are members of the job, by their connections for this world.
+    """One world. Its ranks are members of the job; each has a separate connection for this world.
 
     Args:
         form: its generation and its members.

@@ -43,7 +43,7 @@ class Performer:
         self._table = table
         self._after = after
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
-        self._sent: tuple[object, bytes] = (None, b"")  # the last message and its bytes: cards of many go to many
+        self._sent: tuple[object, bytes] = (None, b"")  # the last message and its bytes: cards go to many ranks
         self._loop = asyncio.get_running_loop()
         self._handlers: dict[type[Any], Callable[[Any], object]] = {
             Send: self.send,

@@ -61,7 +61,7 @@ class World:
     job: bytes = b""
 
     def welcome(self, rank: Rank, directory: str) -> control.Welcome:
-        """Return the answer to a joining rank; it has `directory` if the rank's location has none."""
+        """Return the answer to a joining rank. If the rank's location has no directory, the answer has `directory`."""
         return control.Welcome(
             rank.number,
             self.size,
@@ -114,7 +114,7 @@ class Rank:
     """One rank of the job.
 
     Attributes:
-        number: number of the process in the job, which is its rank in the world in the first world.
+        number: number of the process in the job; equal to its rank in the first world.
         state: state of the control protocol.
         pid: id of its process, 0 while unknown.
         joiner: id of the process that has joined, possibly a child of the started process; 0 before it joins.

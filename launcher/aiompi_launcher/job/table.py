@@ -6,7 +6,7 @@ Each rank has a state of the control protocol, and separately an exit status onc
     RUNNING --Finalize--> FINALIZING --fence--> FINALIZED          RUNNING, FINALIZING --Leave--> LEFT
     JOINED, CARDED, RUNNING --end of the connection--> LOST                   LOST --the job goes on--> FAILED
 
-A rank that has finalized or left may join again. It waits until all ranks have; then they are a new world.
+A rank that has finalized or left may join again. It waits until all ranks have joined again; then they are a new world.
 
 The world of a job may be larger than the job; its other ranks then belong to other IMPI clients. Cards are exchanged
 with these clients (Publish, then `introduce`), and the fence includes them (Fence, then `fenced`).
@@ -85,7 +85,7 @@ class Job(JobState):
         }
 
     def enrol(self, world: World) -> None:
-        """Set the world of the ranks, before a rank is started unless the numbers of ranks stay the same."""
+        """Set the world of the ranks. Once a rank is started, the new world must keep the numbers of the ranks."""
         self.world = world
         self.id = world.job or self.id
         self.traffic.resize(world.size)
@@ -203,7 +203,7 @@ class Job(JobState):
     def _transit(self, rank: Rank, event: control.Message | Closed) -> None:
         known = TRANSITIONS.get((rank.state, type(event)))
         if known is None and rank.state in (RankState.LOST, RankState.FAILED):
-            return  # it sent this before it failed
+            return  # the rank sent this message before it failed
         if known is None:
             rank.error = f"broke the control protocol: {type(event).__name__} in state {rank.state.name}"
             self.failures.suspect(rank)

@@ -110,10 +110,10 @@ def source_of(peer: Any) -> str:
 class AcceptLoop:
     """Accepts connections, and limits the newcomers at a time: at most three quarters of `limit` are of one source.
 
-    Other connections wait, those of each source in their order. If too many wait, the loop closes the last ones of the
-    source that has the most. If there are too many newcomers, from one source or in all, or no descriptors, it drops
-    the oldest newcomer that has sent nothing for a moment. If there is none, it drops the oldest one that has had some
-    time.
+    Other connections wait, those of each source in their order. If too many wait, or no descriptors are left, the loop
+    closes the last waiting connection of the source with the most waiting connections. If there are too many newcomers,
+    from one source or in all, or no descriptors and no waiting connections, the loop drops a newcomer: the oldest
+    newcomer that has sent nothing for a moment, or else the oldest newcomer that has had some time.
 
     Args:
         listener: a listening socket; `close` closes it.

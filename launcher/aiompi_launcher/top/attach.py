@@ -14,12 +14,12 @@ from aiompi_launcher.top import client
 from aiompi_launcher.top.client import Client, Spawned, is_below
 from aiompi_launcher.top.tables import JobLooks, lines, obstacle, ranks, text
 
-#: looks after which there are rates, where the table is shown once
+#: number of looks before the table is shown once, without a terminal; rates need two looks
 _LOOKS: Final = 2
 
 
 def run(spec: AttachSpec, name: str) -> int:
-    """Show the table of a job until the job ends, or Ctrl-C; where there is no terminal, once.
+    """Show the table of a job until the job ends, or Ctrl-C; without a terminal, show it once.
 
     Args:
         spec: which job.
@@ -49,7 +49,7 @@ async def _attach(spec: AttachSpec, name: str) -> int:
             _list(jobs)
             return 0
         for other in found:
-            if other is not jobs[0]:  # it has room for few viewers
+            if other is not jobs[0]:  # the launcher of a job has room for few viewers
                 other.close()
         return await _show(jobs[0], outputs)
     finally:

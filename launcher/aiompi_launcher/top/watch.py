@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: seconds until the first answers
 _FIRST: Final = 0.4
 
-#: questions without an answer after which a rank counts as computing; the first answer takes longest
+#: a rank counts as computing after this many questions without an answer; the first answer takes longest
 _SILENT: Final = 2
 
 _STATES: Final = {

@@ -291,7 +291,7 @@ async def scatterv(comm: Comm, blocks: Sequence[bytes], size: int, root: int) ->
 
 
 async def _size_of(comm: Comm, rank: int, size: int) -> int:
-    """Return the length that another process of the client expects; the master cuts messages by them (I4.15-4)."""
+    """Return the length that another process of the client expects: the master cuts messages by it (I4.15-4)."""
     for other in comm.locals[comm.number(comm.rank)]:
         if rank == comm.rank and other != rank:
             comm.tell(other, tags.SCATTERV, size.to_bytes(8))

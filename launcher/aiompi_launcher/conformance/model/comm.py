@@ -16,8 +16,8 @@ class Expected:
 
     Attributes:
         rule: of the specification that prescribes the message.
-        tags: the right one first; others that are put up with.
-        length: in bytes; None: only its source knows.
+        tags: the right tag first, then tags that the tester accepts in its place.
+        length: in bytes; None if only the source of the message knows the length.
     """
 
     rule: str
@@ -30,7 +30,7 @@ class Comm:
     """A communicator in one process.
 
     Args:
-        proc: it.
+        proc: the process.
         cid: point-to-point context id; the collective id is the next.
         group: its members, as ranks in COMM_WORLD.
         remote: the other group of an intercommunicator.

@@ -35,7 +35,7 @@ class Datatype:
 
     @property
     def _run(self) -> Basic | None:
-        """The basic type if the type is a run of it without gaps, otherwise None."""
+        """The basic type, if the datatype consists of elements of one basic type without gaps; otherwise None."""
         basic = self.entries[0][1] if self.entries else None
         if basic is None or basic.native == "g" or self.extent != basic.size * len(self.entries):
             return None

@@ -24,11 +24,11 @@ class Message:
     Attributes:
         source: rank in COMM_WORLD.
         length: in bytes; `data` grows to it.
-        sync: True if the sender wants to know that it is matched.
-        pair: over which it came; None: in memory.
-        packet: its first one.
-        on_match: tells a sender in memory.
-        receive: with which it is matched.
+        sync: True if the sender wants to know that the message is matched.
+        pair: its sender and its receiver, if it comes in packets; None if it comes through memory.
+        packet: first packet of the message.
+        on_match: tells a sender of the same client that the message is matched.
+        receive: receive that matches the message.
     """
 
     source: int
@@ -56,7 +56,7 @@ class Receive:
     Attributes:
         source: rank in the communicator, or ANY.
         done: future of the complete message; cancelling the receive cancels the future.
-        what, rule: for people, if it never comes.
+        what, rule: description and rule of the awaited message, for the report if the message never comes.
     """
 
     cid: int
@@ -75,11 +75,11 @@ class Send:
     """A message at its source.
 
     Attributes:
-        done: when its buffer is free, and a synchronous one has been matched.
+        done: future of the end of the send: its buffer is free, and a synchronous message has been matched.
         first: bytes in the first packet.
         state: `queued` by flow control, `sent`, `cancelling`, `matched`.
-        message: at the destination, in memory.
-        cancelled: becomes the outcome of a cancel.
+        message: the message at its destination, if it goes through memory.
+        cancelled: future of the outcome of a cancel.
     """
 
     dest: int
@@ -101,9 +101,9 @@ class Options:
 
     Attributes:
         junk: fill ignored fields with ones.
-        withhold_protoack: send none until it is 0 again.
-        drqid: request id of the next long message received; 0: as they come.
-        srqid: request id of all messages sent; 0: as they come.
+        withhold_protoack: unless it is 0, send no PROTOACK.
+        drqid: request id of the next long message received; 0 for ids in their usual order.
+        srqid: request id of all messages sent; 0 for ids in their usual order.
         first_bytes, other_bytes: data bytes in the first packet of a long message and in its other packets; 0 for the
             maximum.
         piecemeal: write each packet in pieces of so many bytes; 0: at once.

@@ -164,7 +164,7 @@ class Pair:
             self.host.emit(self.remote.host, self.packet(Kind.PROTOACK), self.local.options)
 
     def take(self, packet: Packet) -> str:
-        """Handle a packet for this process. Return what is wrong with it, or nothing."""
+        """Handle a packet for this process. Return a description of the mistake in it, or nothing."""
         if packet.type in COUNTED:
             self.local.received[Kind(packet.type)] += 1
             if packet.type != Kind.SYNCACK or not self.host.mischief.has("syncack-uncounted"):
@@ -319,7 +319,7 @@ class Host:
         self._attach(peer.rank, reader, writer)
 
     async def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Handle a connection of a host; its first 4 bytes are its rank."""
+        """Handle a connection of a host. The first 4 bytes on the connection are the rank of the host."""
         address = writer.get_extra_info("peername")[0]
         word = b""
         good = False

@@ -49,7 +49,7 @@ class Target:
 
 
 class Request:
-    """An operation; one of this class is complete from the start."""
+    """An operation. An object of this class is complete from the start; subclasses may complete later."""
 
     @property
     def done(self) -> bool:

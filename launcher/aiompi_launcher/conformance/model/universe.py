@@ -48,9 +48,9 @@ class Universe:
 
     Attributes:
         maxdatalen: user data of a packet, in bytes.
-        crossover: X, bytes from which collectives take their long forms.
-        max_linear: W, masters up to which they are linear.
-        ackmark, hiwater: packets.
+        crossover: X, number of bytes from which on collectives take their long forms.
+        max_linear: W, largest number of masters for which collectives are linear.
+        ackmark, hiwater: limits of flow control, in packets.
     """
 
     hosts: tuple[HostInfo, ...]

@@ -105,7 +105,7 @@ class _Returned(Exception):
 
 
 def _quotient(left: int | float, right: int | float) -> int | float:
-    """As in C: that of integers is cut towards zero."""
+    """Divide as in C: a quotient of integers is cut towards zero."""
     if isinstance(left, int) and isinstance(right, int):
         quotient = abs(left) // abs(right)
         return quotient if (left < 0) == (right < 0) else -quotient
@@ -113,7 +113,7 @@ def _quotient(left: int | float, right: int | float) -> int | float:
 
 
 def _remainder(left: int | float, right: int | float) -> int:
-    """As in C: it has the sign of the dividend."""
+    """Return the remainder as in C: with the sign of the dividend."""
     if not isinstance(left, int) or not isinstance(right, int):
         raise TypeError("% takes integers")
     return int(math.copysign(1, left)) * (abs(left) % abs(right))
@@ -378,7 +378,7 @@ class Machine:
         self._output.report(line)
 
     def _judge(self, line: str) -> None:
-        """What a reported line says about the test (section 5.3)."""
+        """Note the verdict that a reported line gives about the test (section 5.3)."""
         if line.startswith("Result: Pass"):
             self.passed = True
         elif line.startswith("Result: Fail"):

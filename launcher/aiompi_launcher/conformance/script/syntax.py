@@ -1,4 +1,4 @@
-"""What a script is after parsing."""
+"""The syntax tree of a script, the result of parsing."""
 
 from __future__ import annotations
 

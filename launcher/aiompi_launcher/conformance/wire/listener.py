@@ -1,4 +1,4 @@
-"""Listening for connections, none of which is lost when that ends."""
+"""A listener that loses no accepted connection when listening ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Listener:
     """A listening socket and the connections that it has accepted.
 
     Args:
-        take: gets each of them.
+        take: called with the streams of each accepted connection.
     """
 
     def __init__(self, take: Take) -> None:
@@ -25,10 +25,10 @@ class Listener:
         self._closed = False
 
     async def start(self, address: str, port: int = 0) -> tuple[str, int]:
-        """Listen; the address and the port at which.
+        """Listen; return the address and the port.
 
         Raises:
-            OSError: that is not possible.
+            OSError: the address or the port cannot be used.
         """
         # in two steps, because asyncio forgets the socket of a call that is cancelled between the two
         self._server = await asyncio.start_server(self._accept, address, port, start_serving=False)

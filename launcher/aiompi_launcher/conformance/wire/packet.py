@@ -84,7 +84,7 @@ class Packet:
         return Kind(self.type).name if self.type in set(Kind) else f"type {self.type}"
 
     def replace(self, **fields: object) -> Packet:
-        """The same with other fields; pk_len follows the data unless it is given."""
+        """Return the packet with other fields. Unless pk_len is given, it is the length of the data."""
         if "data" in fields:
             fields.setdefault("len", -1)
         return dataclasses.replace(self, **fields)  # type: ignore[arg-type]

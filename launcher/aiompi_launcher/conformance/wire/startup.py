@@ -30,9 +30,9 @@ class Label:
     """A label of the table of section 2.3.5.
 
     Attributes:
-        per: `client`, `host` or `proc`: of what its elements are values.
-        code: struct code of an element; 16s and Q: a host identifier, a version.
-        least, most: what an element may be.
+        per: `client`, `host` or `proc`, for which the label has one element each.
+        code: struct code of an element; 16s for a host identifier, Q for a version.
+        least, most: the smallest and the largest valid element.
     """
 
     number: int
