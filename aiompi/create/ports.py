@@ -1,8 +1,8 @@
 """Ports: how two groups of processes without a common communicator meet (MPI-2, section 5.4).
 
-The name of a port contains the addresses of its process and a key. With these, the root of a connecting group becomes a
-peer of the root of the accepting group until both groups are introduced to each other and have agreed on a context id.
-All messages of a port are in one context.
+The name of a port contains the addresses of its process and a key. With these, the root of a connecting group connects
+to the root of the accepting group. The two roots remain peers until both groups are introduced to each other and have
+agreed on a context id. All messages of a port are in one context.
 """
 
 from __future__ import annotations

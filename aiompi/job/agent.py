@@ -33,7 +33,8 @@ T = TypeVar("T")
 
 #: seconds for which a rank tries to connect to a busy launcher. If the launcher dies, its watchdog ends the rank.
 _LAUNCHED = 7 * 86400.0
-#: most seconds to wait until the agent has reported why the job ends, before a process manager kills its processes
+#: most seconds that an aborting rank waits until the agent has printed the reason. Then the rank asks the process
+#: manager to kill the processes
 _REPORT = 0.5
 
 

@@ -26,7 +26,7 @@ from aiompi_launcher.net.listen import rethrow
 from aiompi_launcher.spec import ServerAddress
 
 _PRIVATE: Final = 10.0  # seconds to wait for the private labels of another client
-_FOREIGN: Final = 2.0  # seconds, if the server may be of another implementation, which need not forward labels
+_FOREIGN: Final = 2.0  # seconds, if the server may be of another implementation: it need not forward labels
 
 
 class RemoteServer(Rendezvous):

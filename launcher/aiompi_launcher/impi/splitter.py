@@ -48,12 +48,12 @@ class PacketSplitter:
         self._buffer = ReadBuffer.take()
         self._start = self._read = 0  # range of bytes in the buffer that are not passed on yet
         self._packet: Packet | None = None  # the packet that is being read
-        self._missing = 0  # bytes of it from `_start` on
+        self._missing = 0  # bytes of this packet from `_start` on
         # The chunks of a packet in full buffers: one chunk per buffer, however small the arriving segments, because a
         # system call takes a limited number of chunks.
         self._chunks: list[Chunk] = []
-        self._slot: Slot | None = None  # or the slot that it is read into
-        self._filled = 0  # bytes of it in the slot
+        self._slot: Slot | None = None  # instead of chunks, the slot into which the packet is read
+        self._filled = 0  # bytes of the packet in the slot
         self._read_little = False  # reading only _AHEAD bytes ahead
 
     @property

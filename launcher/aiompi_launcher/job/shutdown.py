@@ -12,7 +12,7 @@ from aiompi_launcher.job.states import JobPhase, JobState, Rank, RankState
 from aiompi_launcher.spec import EXIT_FAILURE, EXIT_SIGNAL, EXIT_TIMEOUT
 from aiompi_launcher.start.watchdog import KILL_GRACE
 
-ABANDON: Final = 5.0  # seconds after SIGKILL in which the end of ranks is awaited: their host may be lost, unnoticed
+ABANDON: Final = 5.0  # seconds to wait for the end of ranks after SIGKILL; their host may be lost without notice
 SIGNAL_GRACE: Final = 10.0  # seconds for ranks to end by themselves after a forwarded signal
 
 

@@ -56,7 +56,7 @@ class Overlay:
     Args:
         sink: of the output that goes to the terminal.
         descriptor: of the terminal.
-        lines: function of the columns and lines of the terminal that returns the lines to show now.
+        lines: called with the columns and lines of the terminal; returns the lines to show now.
         stays: True to leave the last lines as output.
     """
 

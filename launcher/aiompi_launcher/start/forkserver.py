@@ -161,10 +161,10 @@ def _be_rank(order: Order, descriptors: list[int]) -> Rank:
 
 
 def _keep(modules: dict[str, ModuleType]) -> None:
-    """Let Python tear down only other modules at its end, those of the program.
+    """Keep these modules when Python ends: let Python tear down only the modules of the program.
 
-    To tear down the modules that the server has imported would copy the pages that the ranks share with it. That would
-    take half of the time in which a rank ends.
+    Tearing down the modules that the server has imported would copy the pages that the ranks share with the server.
+    This would take half of the time in which a rank ends.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(modules))
     for name in modules:

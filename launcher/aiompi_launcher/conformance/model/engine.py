@@ -25,7 +25,7 @@ class Message:
         source: rank in COMM_WORLD.
         length: in bytes; `data` grows to it.
         sync: True if the sender wants to know that the message is matched.
-        pair: its sender and its receiver, if it comes in packets; None if it comes through memory.
+        pair: sender and receiver of a message that comes in packets; None for a message that comes through memory.
         packet: first packet of the message.
         on_match: tells a sender of the same client that the message is matched.
         receive: receive that matches the message.

@@ -34,7 +34,7 @@ class Token:
 
     Attributes:
         kind: `number`, `name`, `text`, `sign`, or `end` after the last one.
-        text: as written; of kind `text` what it stands for.
+        text: the word as written; for a `text`, the characters for which it stands.
         value: of kind `number`.
         place: its first character.
     """

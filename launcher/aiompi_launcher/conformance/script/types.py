@@ -76,12 +76,12 @@ class Cells:
 
     Args:
         type: of its elements.
-        length: elements; of pairs, pairs.
+        length: number of elements; for a type of pairs, number of pairs.
 
     Attributes:
         data: as a C program would have it.
         count: numbers in it.
-        hidden: further state of a status besides its three numbers; key: place of the first number.
+        hidden: state of each status besides its three numbers, by the index of the first of these numbers.
     """
 
     def __init__(self, type: Type, length: int) -> None:

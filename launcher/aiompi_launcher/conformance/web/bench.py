@@ -55,7 +55,7 @@ class Bench:
         self._template: list[str] = list(TEMPLATE)
         self._commands: list[str] = []
         self._lines: deque[str] = deque(maxlen=_LINES)
-        self._start_number, self._starts = 0, 0  # starts of the other side: which it is, and how many are planned
+        self._start_number, self._starts = 0, 0  # of the other side: the present start, and the number of starts
         self.state = "idle"
         self.results: deque[Result] = deque(maxlen=_RESULTS)
 

@@ -29,7 +29,7 @@ class RequestListener:
     def __init__(self, listener: socket.socket, serve: Callable[[], asyncio.Protocol]) -> None:
         self._listener = listener
         self._serve = serve
-        self._waiting: dict[socket.socket, asyncio.TimerHandle] = {}  # the oldest first, and the ends of their time
+        self._waiting: dict[socket.socket, asyncio.TimerHandle] = {}  # the oldest first, each with its time limit
         self._served: set[asyncio.Task[object]] = set()
         self._loop = asyncio.get_running_loop()
         listener.settimeout(0)

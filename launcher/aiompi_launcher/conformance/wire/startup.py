@@ -30,7 +30,7 @@ class Label:
     """A label of the table of section 2.3.5.
 
     Attributes:
-        per: `client`, `host` or `proc`, for which the label has one element each.
+        per: `client`, `host` or `proc`: the label has one element for each client, host or process.
         code: struct code of an element; 16s for a host identifier, Q for a version.
         least, most: the smallest and the largest valid element.
     """
