@@ -142,7 +142,7 @@ def Finalize() -> None:
     this ends COMM_WORLD and COMM_SELF only, and the last `Session.Finalize` waits for the other ranks instead.
 
     Raises:
-        LocalProtocolError: it was called before.
+        LocalProtocolError: Finalize was called before.
     """
     _process.finalize()
 
@@ -156,10 +156,11 @@ def Attach_buffer(buf: _BufSpec | BufferAutomaticType) -> None:
     """Give memory to buffered sends (MPI_Buffer_attach, section 3.6).
 
     Args:
-        buf: writable memory; each message takes its length and BSEND_OVERHEAD. None: new memory for each message.
+        buf: writable memory. Each message takes its length and BSEND_OVERHEAD bytes of it. None: each message gets new
+            memory.
 
     Raises:
-        InvalidBufferError: one is attached already, or it is read-only.
+        InvalidBufferError: a buffer is attached already, or `buf` is read-only.
     """
     attachment = _process.runtime.engine.attachment
     with _process.driver.exclusive("Attach_buffer"):
@@ -173,7 +174,7 @@ def Detach_buffer() -> _Any:
         The object that was attached.
 
     Raises:
-        InvalidBufferError: none is attached.
+        InvalidBufferError: no buffer is attached.
     """
     _check_running_loop("MPI.Detach_buffer", "await comm.Detach_buffer()")
     attachment = _process.runtime.engine.attachment
@@ -185,7 +186,7 @@ def Flush_buffer() -> None:
     """Wait until the messages in the attached buffer have left (MPI_Buffer_flush, MPI-4.1).
 
     Raises:
-        InvalidBufferError: none is attached.
+        InvalidBufferError: no buffer is attached.
     """
     _check_running_loop("MPI.Flush_buffer", "await comm.Flush_buffer()")
     attachment = _process.runtime.engine.attachment
@@ -197,7 +198,7 @@ def Iflush_buffer() -> Request[None]:
     """Start to wait until the messages in the attached buffer have left (MPI_Buffer_iflush, MPI-4.1).
 
     Raises:
-        InvalidBufferError: none is attached.
+        InvalidBufferError: no buffer is attached.
     """
     attachment = _process.runtime.engine.attachment
     with _process.driver.exclusive("Iflush_buffer"):
@@ -213,7 +214,7 @@ def Alloc_mem(size: int, info: object = None) -> buffer:
 
     Raises:
         TypeError: the size is not an integer.
-        ValueError: it is negative.
+        ValueError: the size is negative.
     """
     _process.runtime  # noqa: B018
     with _process.driver.exclusive("Alloc_mem"):
@@ -229,7 +230,7 @@ def Free_mem(mem: buffer) -> None:
     Raises:
         TypeError: `mem` is not an `MPI.buffer`.
     """
-    from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
+    from aiompi.datatype.buffer.memory import buffer  # imports NumPy, which programs without arrays do not need
 
     if not isinstance(mem, buffer):
         raise TypeError(f"mem is of type {type(mem).__name__}: expected the MPI.buffer that Alloc_mem returned")
@@ -252,10 +253,10 @@ def Get_processor_name() -> str:
 
 
 def Get_version() -> tuple[int, int]:
-    """Return the (version, subversion) of the MPI standard that names and their meaning follow (section 7.1.1).
+    """Return the (version, subversion) of the MPI standard that this module follows (section 7.1.1).
 
-    `aiompi.standard` says which chapters are there in full. Calls of what is not there raise NotImplementedError: a
-    binary interface.
+    `aiompi.standard` says which chapters this module has in full. Calls of the missing part raise NotImplementedError:
+    a binary interface.
     """
     return VERSION, SUBVERSION
 
@@ -266,10 +267,10 @@ if not _typing.TYPE_CHECKING:  # type checkers would accept any name
         return sorted({*globals(), "buffer", "memory"})
 
     def __getattr__(name: str) -> _Any:
-        """Return `buffer` or `memory`, a class that needs NumPy, which programs without arrays do not import."""
+        """Return the class `buffer`, which is also named `memory`. Its module, which needs NumPy, is imported here."""
         if name not in ("buffer", "memory"):
             raise AttributeError(f"module 'aiompi.MPI' has no attribute {name!r}")
-        from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
+        from aiompi.datatype.buffer.memory import buffer  # imports NumPy, which programs without arrays do not need
 
         globals().update(buffer=buffer, memory=buffer)
         return buffer
@@ -277,4 +278,4 @@ if not _typing.TYPE_CHECKING:  # type checkers would accept any name
 
 _surface(_sys.modules[__name__])
 _process.expect_threads()
-del _sys, _typing  # tools that go through the attributes of modules find this one's own
+del _sys, _typing  # tools that list the attributes of this module find only its own names

@@ -16,7 +16,7 @@ face, with all names of the standard.
 Names are imported on first use (PEP 562): the launcher imports parts of this package and needs neither NumPy nor the
 engine.
 
-PYTEST_DONT_REWRITE: pytest, which has a plugin of this package, need not rewrite assertions here.
+PYTEST_DONT_REWRITE: pytest loads a plugin of this package, and need not rewrite its assertions.
 """
 
 from __future__ import annotations

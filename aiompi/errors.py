@@ -5,7 +5,7 @@ Exception
     ├── InvalidBufferError        ERR_BUFFER       (one exception per error class, see ERROR_CLASSES)
     ├── ...
     ├── InvalidArgumentError      ERR_ARG
-    │   ├── InvalidKeyvalError    ERR_KEYVAL: classes of MPI-2 and later, which MPI-1.1 knows as ERR_ARG
+    │   ├── InvalidKeyvalError    ERR_KEYVAL (in MPI-1.1, this class and the next ones are ERR_ARG)
     │   ├── InvalidErrhandlerError ERR_ERRHANDLER
     │   ├── InvalidSessionError   ERR_SESSION
     │   └── InvalidInfoError      ERR_INFO
@@ -40,7 +40,7 @@ from aiompi.base import unsupported_errors
 from aiompi.base.arguments import integer, text
 from aiompi.constants import MAX_ERROR_STRING
 
-#: most characters of the text of an exception that ends a process; a traceback shows all of it
+#: length at which the text of an exception that ends a process is cut; a traceback shows the whole text
 _LONGEST: Final = 4096
 
 __all__ = [
@@ -113,13 +113,13 @@ class MPIError(RuntimeError):
 
     Attributes:
         error_class: one of the ERR_ constants, or a class from `Add_error_class`.
-        error_code: code of this class; the class itself unless the exception was created from a code.
+        error_code: the code from which the exception was created; otherwise the error class.
     """
 
     error_class: int = ERR_UNKNOWN
 
     def __init_subclass__(cls, error_class: int | None = None) -> None:
-        """Set the error class of an exception, by default that of its base."""
+        """Set the error class of an exception type; by default it is the error class of the base type."""
         super().__init_subclass__()
         if error_class is not None:
             cls.error_class = error_class
@@ -163,7 +163,7 @@ class MPIError(RuntimeError):
         return f"MPI.Exception({self.error_code})" if self._is_code else super().__repr__()
 
     def __int__(self) -> int:
-        return int(self.error_code)  # which may be a constant with a name
+        return int(self.error_code)  # the code may be a constant with a name
 
     def __bool__(self) -> bool:
         return self.error_code != SUCCESS
@@ -391,7 +391,7 @@ _PLAIN: tuple[type[MPIError], ...] = (
     InStatusError, PendingError,
 )  # fmt: skip
 
-# Error class -> exception: the classes of MPI-1.1, and classes of later versions for later functions.
+# Error class -> exception. The first table has the classes of MPI-1.1, the second one has classes of later versions.
 ERROR_CLASSES: Final[dict[int, type[MPIError]]] = {cls.error_class: cls for cls in _PLAIN}
 LATER_ERROR_CLASSES: Final[dict[int, type[MPIError]]] = {
     cls.error_class: cls
@@ -409,7 +409,7 @@ class _Codes:
 
     Attributes:
         last: greatest number in use.
-        class_of: added code -> its class; a class is a code of itself.
+        class_of: added code -> its class; an added class is listed as its own code.
         strings: added code -> its text, if it has one.
     """
 
@@ -442,7 +442,7 @@ class _Codes:
         """Remove a code or a class (MPI_Remove_error_code, MPI_Remove_error_class, MPI-4.1).
 
         Raises:
-            InvalidArgumentError: it still has codes or a string.
+            InvalidArgumentError: the code or class still has codes or a string.
         """
         codes = [other for other, owner in self.class_of.items() if owner == code != other]
         if codes or code in self.strings:
@@ -489,7 +489,7 @@ error_string = Get_error_string
 
 
 def Add_error_class() -> int:
-    """Add an error class for a library on top of MPI (MPI_Add_error_class, MPI-2); it is above ERR_LASTCODE."""
+    """Add an error class, above ERR_LASTCODE, for a library on top of MPI (MPI_Add_error_class, MPI-2)."""
     return _codes.add(None)
 
 
@@ -516,7 +516,7 @@ def Add_error_string(errorcode: int, string: str) -> None:
 
     Args:
         errorcode: error code, or error class.
-        string: the text, of less than MAX_ERROR_STRING bytes.
+        string: the text, of at most MAX_ERROR_STRING characters.
 
     Raises:
         InvalidArgumentError: the code is not an added one, or the text is longer than MAX_ERROR_STRING characters.
@@ -533,7 +533,7 @@ def Remove_error_class(errorclass: int) -> None:
         errorclass: error class that `Add_error_class` returned.
 
     Raises:
-        InvalidArgumentError: it is no added class, or still has codes or a string.
+        InvalidArgumentError: `errorclass` is no added class, or still has codes or a string.
     """
     if not _codes.is_class(errorclass):
         raise InvalidArgumentError(f"{errorclass} is an error code: remove it by Remove_error_code")
@@ -547,7 +547,7 @@ def Remove_error_code(errorcode: int) -> None:
         errorcode: error code, or error class.
 
     Raises:
-        InvalidArgumentError: it is no added code, or still has a string.
+        InvalidArgumentError: `errorcode` is no added code, or still has a string.
     """
     if _codes.is_class(errorcode):
         raise InvalidArgumentError(f"{errorcode} is an error class: remove it by Remove_error_class")
@@ -573,7 +573,7 @@ def last_used_code() -> int:
 
 
 def failure(error: BaseException) -> str:
-    """Return the text that describes an exception which ends a process. The exception may fail to give its text.
+    """Return a description of an exception that ends a process, even if the exception fails to give its text.
 
     For a group of exceptions, the text describes the first exception that is not a group.
     """

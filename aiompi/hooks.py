@@ -10,8 +10,8 @@
 
 A hook replaces MPI_Xxx, and `call()` is PMPI_Xxx: the call itself, or the hook that was added before. Hooks do not see
 the calls that a hook makes, nor the calls that the library makes while it serves a call. `bypassed()` and `shifted()`
-hide the calls of other code in the same way. In the native face a call starts an operation and returns an awaitable,
-and this is all that a hook sees. Use `add_done_callback` of the request to see the end of the operation.
+hide the calls of other code in the same way. In the asyncio face a call starts an operation and returns an awaitable,
+so that a hook sees only the start of the operation. Use `add_done_callback` of the request to see the end.
 
 Without hooks there is no cost: the methods are those that their classes define. The first hook wraps the methods, and
 the removal of the last hook unwraps them. A guard, which makes threads take turns, stays for the life of the process.
@@ -152,11 +152,12 @@ def active() -> tuple[Hook, ...]:
 
 
 def guard(enter: Guard, concerns: Callable[[Namespace], bool]) -> None:
-    """Enter `enter(name)` around each call, inside of hooks, for as long as the process lives.
+    """Make each call in the context `enter(name)`, inside the hooks, for the life of the process.
 
     Args:
         enter: returns the context for the call of this name. Contexts nest, because calls are parts of other calls.
-        concerns: returns True for a class or module whose calls are guarded, and then also for its subclasses.
+        concerns: returns True for a class or module whose calls are guarded. If True for a class, it must be True for
+            its subclasses.
     """
     global _guard
     if active():
@@ -179,7 +180,7 @@ def added(hook: H) -> Iterator[H]:
 
 
 def bypassed() -> AbstractContextManager[None]:
-    """Return a context whose calls no hook sees, like those of PMPI_Xxx (section 8.1)."""
+    """Return a context whose calls only hooks with `always` see, like calls of PMPI_Xxx (section 8.1)."""
     return _At(_HOOK)
 
 
@@ -189,7 +190,7 @@ def library() -> AbstractContextManager[None]:
 
 
 class _At:
-    """A context whose calls are at a level: a class, because a generator takes longer than all else in a call."""
+    """Sets the level of the calls in a context; a class, because a generator takes longer than all else in a call."""
 
     __slots__ = ("_level", "_token")
 
@@ -220,7 +221,7 @@ def surface(namespace: N, names: Iterable[str] | None = None) -> N:
     Args:
         namespace: a class, or a module with functions. Declare superclasses before their subclasses.
         names: names of the calls. The default is all methods or functions whose names do not start with an underscore.
-            For a class this includes methods that it inherits from classes that are not declared themselves.
+            For a class, the default includes the methods that it inherits from undeclared classes.
 
     Returns:
         The namespace, so that this function can be used as a class decorator.
@@ -281,12 +282,12 @@ class _Surface:
         """Replace the calls, except those inherited from a superclass whose calls have been replaced.
 
         Args:
-            make: function of a call's name, its present function, and whether that function takes a receiver; returns
-                the new function.
+            make: called with the name of a call, its present function, and True if this function takes a receiver;
+                returns the new function.
             mark: attribute that the new functions get.
 
         Returns:
-            The original attribute of the namespace by name, None if it is inherited.
+            The original attributes of the namespace by their names; None for an inherited attribute.
         """
         replaced = {}
         for name in self.names:

@@ -123,7 +123,7 @@ class Info(Reference[_Pairs]):
 
         Raises:
             InvalidInfoError: the handle is null, or INFO_ENV.
-            InvalidInfoKeyError, InvalidInfoValueError: the key or value has another length.
+            InvalidInfoKeyError, InvalidInfoValueError: the length of the key or of the value is not allowed.
         """
         pairs = self._changeable("Set")
         if len(text(value, "value of an info")) > MAX_INFO_VAL:
@@ -134,7 +134,7 @@ class Info(Reference[_Pairs]):
         """Remove a key and its value (MPI_Info_delete).
 
         Args:
-            key: its key.
+            key: the key.
 
         Raises:
             InvalidInfoError: the handle is null, or INFO_ENV.
@@ -220,7 +220,7 @@ class Info(Reference[_Pairs]):
 
         Args:
             key: the key.
-            default: what is returned if there is no such key.
+            default: returned if there is no such key.
 
         Returns:
             The value, or the default.
@@ -273,7 +273,7 @@ class Info(Reference[_Pairs]):
 
         Args:
             key: the key.
-            default: what is returned if there is no such key.
+            default: returned if there is no such key.
 
         Returns:
             The value, or the default.
@@ -339,7 +339,7 @@ def _pairs_of(items: Items) -> list[tuple[str, str]]:
 
 
 def _environment(args: Sequence[str]) -> dict[str, str]:
-    """Return the values of reserved keys of MPI that are known here and not too long."""
+    """Return the reserved keys of MPI whose values this process knows, without empty and too long values."""
     command, *argv = args or [""]
     known = {"command": command, "argv": " ".join(argv), "arch": os.uname().machine, "wdir": os.getcwd()}
     return {key: value for key, value in known.items() if 0 < len(value) <= MAX_INFO_VAL}

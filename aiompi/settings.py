@@ -23,11 +23,11 @@ MIN_RING: Final = 2**12
 MAX_RING: Final = 2**30
 
 TRANSPORTS: Final = ("loopback", "shared_memory", "unix", "tcp")
-#: index: constant of `Init_thread`, such as THREAD_SINGLE, which is 0
+#: names of the thread levels; the index of a name is its constant, such as THREAD_SINGLE, which is 0
 THREAD_LEVELS: Final = ("single", "funneled", "serialized", "multiple")
-#: values of running_loop
+#: value of running_loop
 BLOCK: Final = "block"
-#: key of the check of a field in its metadata
+#: key in the metadata of a field, for the check of the field
 _CHECK: Final = "check"
 
 _PREFIX: Final = "AIOMPI_"
@@ -35,7 +35,7 @@ _PREFIX: Final = "AIOMPI_"
 _PLACE: Final = frozenset(
     {"appnum", "control", "key", "key_file", "lifeline", "parent", "rank", "size", "spawn_options"}
 )
-#: similarity from which a name counts as a misspelt setting, and length up to which names are similar by chance
+#: similarity to a setting from which a name counts as misspelt; names of up to _SHORT letters are similar by chance
 _ALIKE: Final = 0.8
 _SHORT: Final = 4
 
@@ -48,8 +48,9 @@ def _checked(default: Any, check: Callable[[str, Any], None]) -> Any:
     """Return a field of `Settings`.
 
     Args:
-        default: its default.
-        check: called with its name and a value; raises InvalidArgumentError if the setting cannot have the value.
+        default: default of the setting.
+        check: called with the name of the setting and a value; raises InvalidArgumentError if the setting cannot have
+            the value.
     """
     return dataclasses.field(default=default, metadata={_CHECK: check})
 
@@ -123,7 +124,7 @@ def _two_ports(name: str, value: str) -> None:
 
 
 def _ports(text: str) -> range:
-    """Return the ports of a range, only 0 if the text is empty; no port if it cannot be read."""
+    """Return the ports of a range: only port 0 if the text is empty, no port if the text cannot be read."""
     low, _, high = text.partition("-")
     if not text:
         return range(1)
@@ -158,16 +159,18 @@ class Settings:
         spin: seconds for which a waiting rank polls shared memory for messages before it sleeps; 0 for never. The
             default, None, is 500e-6, or never if the host has more ranks than cores and a control group limits their
             time. With more ranks than cores, a spinning rank yields the core at once to any other process.
-        bind: address, or name of one, that TCP listeners bind to. Empty means the addresses of `interface`.
+        bind: address to which TCP listeners bind, or a name of this address. Empty means the addresses of `interface`.
         interface: interfaces whose addresses are published and listened on: names, numeric addresses and networks,
             comma-separated, as "ib0,10.0.0.0/8". Peers try the addresses in this order. Empty means the address of this
             host in the connection to the agent, or to the IMPI server in a job of several IMPI clients.
         port_range: ports of everything that listens for TCP, as "20000-20999". Empty means any free port.
         names: directory of published names (`Publish_name`), which only this user may enter. Empty means one in the
             directory for temporary files.
-        tls: "auto" or "on" if TCP connections are encrypted, "off" if not; all processes of a job agree on that. With
-            "auto", IMPI clients speak in clear to implementations that know no encryption, with "on" they refuse them.
-        tls_cert: file with a certificate, and its chain, in place of the one that each process makes.
+        tls: "auto" or "on" if TCP connections are encrypted, "off" if they are not. All processes of a job have "off",
+            or none has it. An IMPI client with "auto" speaks in clear to an implementation that knows no encryption; a
+            client with "on" refuses such an implementation.
+        tls_cert: file with a certificate and its chain. Without such a file, each process makes a certificate of its
+            own.
         tls_key: file with the private key of tls_cert; empty if it is in the same file.
         tls_ca: file with the authorities that sign the certificates of the other hosts; empty for tls_cert itself.
         engine: name of the process manager that has started this process, such as "pmi", or "none" to run alone. Empty
@@ -175,39 +178,42 @@ class Settings:
         pmix_library: path of libpmix.so.2. Empty means the library beside the program that has started this process, or
             else the library that the dynamic linker finds.
         start_timeout: seconds in which all ranks that an engine has started must have joined.
-        connect_timeout: seconds to wait for a connection, and then for the proof of the key by the peer that has
-            connected. A rank that accepts a connection may take longer to answer, because it computes; a launched rank
-            waits for its launcher as long as that lives.
+        connect_timeout: seconds to wait for a connection, and then for the connected peer to prove the key. A rank that
+            accepts a connection may take longer to answer, because it computes. A launched rank waits for its launcher
+            as long as the launcher lives.
         coll: algorithm by collective, in the environment as "bcast=binomial,reduce=linear".
-        impi_native: True if IMPI clients that are all aiompi connect their ranks with each other. Otherwise everything
-            between them is IMPI traffic between their hosts.
+        impi_native: True if IMPI clients connect their ranks with each other when all clients are aiompi. Otherwise all
+            traffic between the clients is IMPI traffic between their hosts.
         impi_any_source: True if hosts of other IMPI clients may connect from addresses that they have not published.
-        impi_start_timeout: seconds; 0 for never. The IMPI server fails a job after this time, at most twice as long, if
-            all clients are there and one does not send a standard label that the others wait for. A client fails the
-            job if the start has begun and it receives nothing for this time.
+        impi_start_timeout: seconds; 0 for never. If all clients are there, and one does not send a standard label that
+            the others wait for, the IMPI server fails the job after this time, or at most twice this time. A client
+            fails the job if the start has begun and the client receives nothing for this time.
         impi_datalen: bytes of data that this client accepts in one IMPI packet; the smallest of all clients counts.
             Each rank of another client may have impi_hiwater packets waiting here for a rank that does not receive.
         impi_ackmark: IMPI packets after which a host acknowledges them; the smallest of all hosts counts.
-        impi_hiwater: IMPI packets that may be unacknowledged, not below impi_ackmark; the smallest of all hosts counts.
+        impi_hiwater: number of IMPI packets that may be unacknowledged, at least impi_ackmark; the smallest of all
+            hosts counts.
         impi_xsize: bytes from which collectives between IMPI clients use their long form, -1 for 1024; all clients
             must agree.
-        impi_maxlinear: number of clients up to which such collectives are linear, -1 for 4; all clients must agree.
+        impi_maxlinear: number of clients up to which collectives between IMPI clients are linear, -1 for 4; all clients
+            must agree.
         impi_native_order: ranks of IMPI clients to which user data is sent in the byte order of this machine instead of
             in external32; LAM/MPI does so between machines of one kind.
         impi_reduce_point_to_point: ranks of IMPI clients with which Reduce communicates in the point-to-point context,
             as LAM/MPI does.
         impi_leaders_collective: True if the leaders of Intercomm_create use the collective context of a peer
-            communicator that spans IMPI clients, False for its point-to-point context; IMPI does not specify this.
+            communicator that spans IMPI clients, False if they use its point-to-point context. IMPI does not say which
+            context they use.
         debug: seconds after which a rank reports what a waiting call waits for; 0 for never.
         trace: directory in which a rank records what it does, for `python -m aiompi.trace`; empty for no trace.
         thread_level: thread level of programs of the blocking face, one of THREAD_LEVELS.
         running_loop: "error" if a blocking call inside a running event loop raises BlockingCallError, "block" if it
             blocks the loop, with one RuntimeWarning. Empty means "block" for programs of mpi4py, otherwise "error".
-        on_failure: "abort" if the launcher ends the job when a rank fails, "continue" if the others go on. Empty means
-            "continue" with --serve, otherwise "abort".
+        on_failure: "abort" if the launcher ends the job when a rank fails, "continue" if the other ranks go on. Empty
+            means "continue" with --serve, otherwise "abort".
         heartbeat: seconds after which a rank that is stopped, or whose machine does not answer, is expelled from the
-            job; 0 for never. The default, None, is 10 with --serve and in a job of several IMPI clients, 10 for
-            machines alone under other engines, Dask and Ray, 20 with --hosts, otherwise 0.
+            job; 0 for never. The default, None, is 10 with --serve and in a job of several IMPI clients, and 20 with
+            --hosts. It is 10 under other engines, Dask and Ray, where only machines are watched. Otherwise it is 0.
         silence: seconds without data after which the launcher gives up a started host of --hosts; 0 for never. It gives
             up a host sooner if the machine of the host does not answer.
         universe_size: the attribute UNIVERSE_SIZE: number of processes that the machines have room for. 0 means the
@@ -277,7 +283,7 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
 
     Args:
         environ: mapping with the AIOMPI_* variables.
-        overrides: values that override both.
+        overrides: values that override the environment and `rc`.
 
     Raises:
         InvalidArgumentError: a value cannot be read, the name of a variable is almost that of a setting, or there is no
@@ -357,7 +363,7 @@ class RC:
 
 def _refuse_misspelt(variable: str, name: str) -> None:
     """Raise if the name is almost that of a setting. Other variables with the prefix do not belong to aiompi."""
-    import difflib  # takes 2 ms, which only misspelt names should cost
+    import difflib  # takes 2 ms, which only unknown names should cost
 
     for meant in difflib.get_close_matches(name, _DEFAULTS, 1, _ALIKE):
         raise InvalidArgumentError(f"{variable} is no setting; is {_PREFIX}{meant.upper()} meant?")
@@ -427,7 +433,8 @@ class _Kind(NamedTuple):
 
     Attributes:
         read: returns the value of a string; raises ValueError if the string is wrong.
-        take: returns the value for an object of the program, given with its name; raises TypeError if it is wrong.
+        take: called with an object of the program and the name of the setting; returns the value, or raises TypeError
+            if the object is wrong.
     """
 
     read: Callable[[str], Any]

@@ -1,4 +1,4 @@
-"""Which chapters of MPI-4.1 are there. `MPI.Get_version` and the documentation follow from this table."""
+"""The chapters of MPI-4.1 that aiompi has. `MPI.Get_version` and the documentation follow from this table."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CHAPTERS: Final = (
     Chapter(_BINDINGS, "Language bindings", "", "C and Fortran"),
 )
 
-#: version of MPI whose calls are there: that of the table, unless a whole chapter that concerns Python is missing
+#: version of MPI whose calls aiompi has: 4.1, or 3.1 if a whole chapter other than the bindings is missing
 VERSION: Final = (4, 1) if all(chapter.calls for chapter in CHAPTERS if chapter.number != _BINDINGS) else (3, 1)
 
 

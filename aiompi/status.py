@@ -42,7 +42,7 @@ class Status:
         source: rank of the sender in the communicator.
         tag: tag of the message.
         error: error class; set only by operations on several requests (section 3.2.5).
-        nbytes: length of the message in bytes; in external32 if the message comes from another IMPI client.
+        nbytes: length of the message in bytes. A message from another IMPI client counts with its length in external32.
     """
 
     __slots__ = ("__weakref__", "_cancelled", "_external", "error", "nbytes", "source", "tag")
@@ -164,7 +164,8 @@ class Status:
             datatype: type with which the message was received or will be received.
 
         Returns:
-            The number of elements, also of an incomplete last item; UNDEFINED if the message ends inside an element.
+            The number of elements, with those of an incomplete last item; UNDEFINED if the message ends inside an
+            element.
 
         Raises:
             InvalidTypeError: the type is null or freed.

@@ -49,7 +49,7 @@ Count: TypeAlias = int
 Displ: TypeAlias = int
 Offset: TypeAlias = int
 TypeSpec: TypeAlias = "Datatype | str"
-#: a result that is None at some ranks, such as all but the root; Any, as in typeshed, so that the others need no check
+#: a result that is None at some ranks, such as all but the root. It is Any, as in typeshed: it needs no check for None
 MaybeNone: TypeAlias = Any
 
 _Memory: TypeAlias = "Buffer | Bottom"
@@ -62,7 +62,7 @@ _Types: TypeAlias = "tuple[_Memory, Sequence[TypeSpec]] | tuple[_Memory, _Blocks
 
 #: memory with a count, a displacement and a datatype, or None for no items; see `aiompi.datatype.buffer.bufspec`
 BufSpec: TypeAlias = "Buffer | _Item | tuple[_Memory, Count, Displ, TypeSpec] | list[Any] | None"
-#: a BufSpec with blocks for several ranks, whose count is that of one block
+#: a BufSpec with blocks for several ranks; its count is the count of one block
 BufSpecB: TypeAlias = BufSpec
 #: blocks of different lengths; see `aiompi.datatype.buffer.vector`
 BufSpecV: TypeAlias = "Buffer | _Block | tuple[_Memory, _Numbers, _Numbers, TypeSpec] | list[Any]"

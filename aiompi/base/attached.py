@@ -1,4 +1,4 @@
-"""`ByClass`: state of a higher layer at an object of a lower layer, which does not know the higher one."""
+"""`ByClass`: state that a higher layer keeps at an object of a lower layer, which does not know the higher layer."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Keyvals:
 
     Args:
         kind: name of the kind, for messages.
-        predefined: keys that programs cannot change or free, with functions that return their values for an object.
+        predefined: key -> function that returns its value for an object. Programs cannot change or free these keys.
     """
 
     def __init__(self, kind: str, predefined: Mapping[int, Callable[[Any], Any]] | None = None) -> None:
@@ -138,8 +138,7 @@ _numbers: Final = itertools.count(64)
 class Attributes:
     """The attributes of one object.
 
-    A value is removed once its delete callback has been called, even if the callback failed: no callback is called
-    twice for a value.
+    A value is removed even if its delete callback fails, so that no delete callback is called twice for a value.
 
     Methods take the object as the program holds it and pass it to the callbacks.
 
@@ -276,7 +275,7 @@ class Caching:
             KEYVAL_INVALID.
 
         Raises:
-            InvalidKeyvalError: there is no such key, or it is predefined.
+            InvalidKeyvalError: there is no such key, or the key is predefined.
         """
         return cls._keyvals.free(keyval)
 
@@ -291,7 +290,7 @@ class Caching:
             default: returned if there is no value, so that a missing value differs from the value None.
 
         Returns:
-            The value; None if there is none.
+            The value, or `default` if there is none.
 
         Raises:
             InvalidKeyvalError: there is no such key.
@@ -306,7 +305,7 @@ class Caching:
             attrval: any object.
 
         Raises:
-            InvalidKeyvalError: there is no such key, or it is predefined.
+            InvalidKeyvalError: there is no such key, or the key is predefined.
             TypeError: the key is for integers, and the value is not one.
             aiompi.MPIError: the callback that deletes the old value failed; the new one is not stored.
         """
@@ -319,7 +318,7 @@ class Caching:
             keyval: key that `Create_keyval` returned.
 
         Raises:
-            InvalidKeyvalError: there is no value under this key, or it is predefined.
+            InvalidKeyvalError: there is no value under this key, or the key is predefined.
             aiompi.MPIError: the callback failed; the value is deleted nevertheless.
         """
         self._attributes.delete(self, keyval)

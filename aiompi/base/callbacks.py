@@ -13,8 +13,8 @@ T = TypeVar("T")
 def call_back(what: str, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Call a function of the program from inside MPI, such as a callback of an attribute or a generalized request.
 
-    An exception that it raises becomes an MPI error. Its traceback is printed, as in mpi4py, because the error surfaces
-    in a call that has nothing to do with the function.
+    An exception of the function becomes an MPI error. The traceback of the exception is printed, as in mpi4py, because
+    the error surfaces in a call that has nothing to do with the function.
 
     Args:
         what: name of the callback, for messages.

@@ -14,7 +14,7 @@ else:
         """Replaces the module; caches its used names as attributes."""
 
         def __getattr__(self, name: str) -> Any:
-            import numpy  # here, and nowhere else: this module is what delays it
+            import numpy  # only here: this module delays the import
 
             value = self.__dict__[name] = getattr(numpy, name)
             return value
@@ -25,7 +25,7 @@ __all__ = ["is_array", "np", "numpy_is_loaded"]
 
 
 def numpy_is_loaded() -> bool:
-    """Return True if NumPy has been imported. Otherwise no object is of one of its types."""
+    """Return True if NumPy has been imported. Otherwise no object can be of a type of NumPy."""
     return "numpy" in sys.modules
 
 

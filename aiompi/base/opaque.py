@@ -83,7 +83,7 @@ class Opaque:
 
     @property
     def _holder(self) -> Any:
-        """The object whose lifetime is the lifetime of the number."""
+        """The object that has to exist as long as the number is valid."""
         return self._denoted
 
     @classmethod
@@ -94,7 +94,7 @@ class Opaque:
             handle: property `handle` of another handle; the object must still exist.
 
         Returns:
-            The object.
+            A handle of the object.
 
         Raises:
             InvalidArgumentError: there is no such object, or it is of another kind.
@@ -125,7 +125,7 @@ class Opaque:
             arg: number of the object.
 
         Returns:
-            The object.
+            A handle of the object.
 
         Raises:
             InvalidArgumentError: there is no such object, or it is of another kind.
@@ -148,7 +148,7 @@ class Opaque:
             arg: number of the object.
 
         Returns:
-            The object.
+            A handle of the object.
 
         Raises:
             InvalidArgumentError: there is no such object, or it is of another kind.
@@ -202,11 +202,7 @@ class Reference(Opaque, Generic[T]):
         return any(self is constant for constant in self._constants.values())
 
     def free(self) -> None:
-        """Call `Close` unless the handle is null (MPI_File_close).
-
-        Raises:
-            BlockingCallError: an event loop is running in this thread.
-        """
+        """Make the handle null, unless it is a predefined one."""
         if not self._constant:
             self._denoted = None
 

@@ -5,5 +5,5 @@ from __future__ import annotations
 from typing import Final
 
 VERSION: Final = "0.1.0"
-#: raised with every change of the hello, of frames, control messages, messages of agents, cards and shared memory
+#: rises with every change of the hello, of frames, control messages, messages of agents, cards and shared memory
 PROTOCOL: Final = 1

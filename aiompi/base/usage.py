@@ -1,16 +1,16 @@
-"""`Usage`: the cores and the memory that a process of this machine uses, by /proc. `standing`: its state."""
+"""Processes of this machine, from /proc. `Usage`: the cores and the memory that one uses; `standing`: its state."""
 
 from __future__ import annotations
 
 import os
 from typing import Final
 
-#: seconds for which the cores are measured at least, because the kernel counts in hundredths
+#: least seconds between two measurements of the cores, because the kernel counts in hundredths of a second
 _LEAST: Final = 0.15
 
 
 def standing(pid: int) -> tuple[str, float]:
-    """Return the state of a process of this machine, by its letter in /proc, and the seconds of CPU that it has used.
+    """Return the state of a process of this machine, as a letter of /proc, and the CPU seconds that it has used.
 
     Raises:
         OSError: there is no such process.
@@ -42,7 +42,7 @@ class Usage:
         """Return the cores that the process has used since the last call, its resident bytes, and True if it lives.
 
         Args:
-            now: time in seconds. The first call has None for the cores.
+            now: time in seconds. The first call returns None for the cores.
         """
         try:
             fields = _fields(self._pid)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Final
 
-#: ranks and ranges that a text names
+#: most ranks and ranges that a text names
 _MOST: Final = 8
 
 

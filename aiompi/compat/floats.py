@@ -1,4 +1,4 @@
-"""Integral floats as ranks, tags and counts, which mpi4py accepts: programs compute `size / 2`."""
+"""Integral floats as ranks, tags and counts. mpi4py accepts them, and programs compute `size / 2`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def accept_integral_floats() -> None:
 
 
 def accepting(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that calls another one again with integers if it refuses floats. It refuses before any effect."""
+    """Return a method that calls `method` again with integers if `method` refuses floats, before it has any effect."""
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -53,7 +53,7 @@ def accepting(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _integers(name: str, value: Any) -> Any:
-    """Return an argument with integers for integral floats; the object itself if it has none."""
+    """Return an argument whose integral floats are replaced by integers; the same object if it has none."""
     if name in _NUMBERS:
         return _integer(value)
     if name in _BUFFERS and isinstance(value, list | tuple):

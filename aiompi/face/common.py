@@ -339,11 +339,11 @@ def allocate(size: int) -> buffer:
 
     Raises:
         TypeError: the size is not an integer.
-        ValueError: it is negative.
+        ValueError: the size is negative.
     """
     if integer(size, "size") < 0:
         raise ValueError(f"size is {size}: expected 0 or more")
-    from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
+    from aiompi.datatype.buffer.memory import buffer  # imports NumPy, which programs without arrays do not need
 
     return buffer.allocate(integer(size, "size"))
 

@@ -152,10 +152,11 @@ class SessionCalls(Reference[SessionState], ErrorHandling):
         """Give memory to buffered sends on communicators of the session (MPI_Session_attach_buffer, MPI-4.1).
 
         Args:
-            buf: writable memory; each message takes its length and BSEND_OVERHEAD. None: new memory for each message.
+            buf: writable memory. Each message takes its length and BSEND_OVERHEAD bytes of it. None: each message gets
+                new memory.
 
         Raises:
-            InvalidBufferError: one is attached already, or it is read-only.
+            InvalidBufferError: a buffer is attached already, or `buf` is read-only.
         """
         attach(self._core.attachment, buf)
 

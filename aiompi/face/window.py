@@ -120,7 +120,7 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
         Returns:
             A writable `MPI.buffer` over it, without a copy; empty for a dynamic window.
         """
-        from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
+        from aiompi.datatype.buffer.memory import buffer  # imports NumPy, which programs without arrays do not need
 
         memory = self._core.memory
         return buffer() if memory is None else buffer(memory)
@@ -145,7 +145,7 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
             WindowError: the window is dynamic.
             InvalidRankError: there is no such rank.
         """
-        from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
+        from aiompi.datatype.buffer.memory import buffer  # imports NumPy, which programs without arrays do not need
 
         core = self._core
         if core.flavor == WIN_FLAVOR_DYNAMIC:

@@ -1,7 +1,7 @@
 """Combining packed vectors with an operation (section 4.9).
 
 Predefined operations work directly on the packed form. A user function receives its vectors in the layout of the
-datatype, as the standard requires; for datatypes without gaps that is the packed form.
+datatype, as the standard requires. For a datatype without gaps, this layout is the packed form.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiompi.errors import InvalidTypeError
 if TYPE_CHECKING:
     from aiompi.op.operation import Op
 
-# Takes packed vectors, and combines each, as the operand of lower ranks, with the last argument, in place.
+# Combines packed vectors, one after the other, with the last argument, in place; the vectors come from lower ranks.
 Combine: TypeAlias = Callable[[Iterable[bytes | memoryview], memoryview], None]
 
 
@@ -50,7 +50,7 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
 
 @functools.cache
 def packed_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the numpy type of a packed item of a predefined datatype: a pair without padding."""
+    """Return the NumPy type of a packed item of a predefined datatype; a packed pair has no padding."""
     if dtype.names is None or dtype.fields is None:
         return dtype
     return np.dtype([(name, dtype.fields[name][0]) for name in dtype.names])

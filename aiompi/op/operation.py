@@ -27,7 +27,7 @@ class Operation:
         combine: function that combines two Python objects.
         kernel: function that combines vectors.
         commute: True if the order of the operands does not matter.
-        types: datatypes for which it is defined, by group (section 4.9.2); None: any.
+        types: datatypes for which the operation is defined, by group (section 4.9.2); None if it is defined for all.
         function: the user function; None for a predefined operation.
     """
 
@@ -93,7 +93,7 @@ class Op(Reference[Operation]):
         Args:
             function: serves reductions of buffers and of objects, and takes three arguments as in mpi4py. Buffers:
                 `function(invec, inoutvec, datatype)` with two `MPI.buffer`s of equal length that hold items of
-                `datatype`; it must set inoutvec[i] to invec[i] o inoutvec[i], and may be called several times with
+                `datatype`. The function sets inoutvec[i] to invec[i] o inoutvec[i]; it may be called several times with
                 parts of the vectors. Objects: `function(a, b, None)` returns a o b. The first operand comes from the
                 lower ranks. The function must not communicate. An exception ends the reduction at the caller.
             commute: True if a o b equals b o a; if not, operands are combined in rank order.
@@ -235,7 +235,7 @@ def vector_kernel(function: Callable[..., Any]) -> Kernel:
     """Return a kernel that calls a user function of `Op.Create` for numpy vectors."""
 
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
-        from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
+        from aiompi.datatype.buffer.memory import buffer  # imports NumPy, which programs without arrays do not need
 
         if inoutvec.size:
             for invec in invecs:

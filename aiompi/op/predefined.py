@@ -25,7 +25,7 @@ _GROUPS: Final = {
         mpi.LONG_LONG_INT, mpi.UNSIGNED_LONG_LONG, mpi.SIGNED_CHAR, mpi.UNSIGNED_CHAR,
         mpi.INT8_T, mpi.INT16_T, mpi.INT32_T, mpi.INT64_T, mpi.UINT8_T, mpi.UINT16_T, mpi.UINT32_T, mpi.UINT64_T,
     ),
-    # Includes the address-sized integers, for which later versions define the same operations.
+    # Includes the address-sized integers: later versions of MPI define the same operations for them.
     "Fortran integer": (
         mpi.INTEGER, mpi.INTEGER1, mpi.INTEGER2, mpi.INTEGER4, mpi.INTEGER8, mpi.AINT, mpi.COUNT, mpi.OFFSET,
     ),
@@ -53,7 +53,7 @@ _PAIRS: Final = ("pair",)
 
 @functools.cache
 def _silent() -> Context:
-    """Return a context in which NumPy reports no floating-point exceptions; copies are faster than errstate."""
+    """Return a context in which NumPy reports no floating-point exceptions; copying it is faster than `errstate`."""
     context = Context()
     context.run(np.seterr, all="ignore")
     return context
@@ -70,7 +70,7 @@ def _elementwise(name: str) -> Kernel:
 
 
 def _extreme_with_index(name: str) -> Kernel:
-    """Return a kernel that takes the pair of `invec` if its value wins, or is equal with a lower index (4.9.3)."""
+    """Return a kernel that takes the pair of `invec` if its value wins, or at equal values its lower index (4.9.3)."""
 
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
         beats = getattr(np, name)

@@ -1,4 +1,4 @@
-"""Between NumPy's types and MPI's datatypes, with the names of mpi4py.util.dtlib."""
+"""Conversion between NumPy types and MPI datatypes, with the names of mpi4py.util.dtlib."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> Datatype:
 
 
 def to_numpy_dtype(datatype: Datatype) -> np.dtype[Any]:
-    """The NumPy type of one item of a datatype: the same elements in the same places, up to its upper bound.
+    """Return the NumPy type of an item of a datatype: the same elements in the same places, up to the upper bound.
 
     Raises:
         ValueError: NumPy has no such type: the datatype is null, or has data before its address or beyond its extent.
@@ -68,7 +68,7 @@ def _made(dtype: np.dtype[Any]) -> Datatype:
 
 
 def _pair(datatype: Datatype) -> np.dtype[Any] | None:
-    """Return the NumPy type of a predefined pair, with the field names of other structs; None for another datatype."""
+    """Return the NumPy type of a predefined pair, with the field names f0 and f1; None for another datatype."""
     dtype = datatype.dtype if datatype and datatype.is_named else None
     if dtype is None or dtype.names is None:
         return None

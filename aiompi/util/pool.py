@@ -1,4 +1,4 @@
-"""The interface of `multiprocessing.pool` to executors, with the names of mpi4py.util.pool."""
+"""Executors with the interface of `multiprocessing.pool`, with the names of mpi4py.util.pool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Callback = Callable[[Any], object] | None
 
 __all__ = ["ApplyResult", "AsyncResult", "MapResult", "Pool", "ThreadPool"]
 
-#: chunks for each worker into which `map` cuts its input by default
+#: chunks per worker into which `map` cuts its input by default
 _CHUNKS_PER_WORKER: Final = 4
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -29,10 +29,11 @@ class Pool:
     Args:
         processes: number of workers.
         initializer: called with `initargs` by each worker first.
-        options: those of the executor. `maxtasksperchild` and `context` of multiprocessing are ignored with a warning.
+        options: options of the executor. `maxtasksperchild` and `context` of multiprocessing are ignored with a
+            warning.
 
     Attributes:
-        executor: does the work.
+        executor: the executor that makes the calls.
 
     Raises:
         ValueError: processes is not positive.
@@ -156,7 +157,7 @@ class Pool:
         self.close()
 
     def _sized(self, iterable: Iterable[Any], chunksize: int | None) -> tuple[Iterable[Any], int]:
-        """Return the items, and the number of them in a chunk."""
+        """Return the items, and the number of items in a chunk."""
         if chunksize is not None:
             return iterable, chunksize
         items = iterable if isinstance(iterable, Sized) else list(iterable)
@@ -175,7 +176,8 @@ class AsyncResult(Generic[T]):
 
     Args:
         future: has the outcome of the calls.
-        callback, error_callback: called with the result, or with the exception, in another thread.
+        callback, error_callback: the first is called with the result, or the second with the exception, in another
+            thread.
     """
 
     def __init__(self, future: Future[Any], callback: Callback = None, error_callback: Callback = None) -> None:

@@ -90,10 +90,10 @@ class Sequential:
 
 
 class _Shared:
-    """State that one process keeps for all of a communicator.
+    """State that one process keeps for all processes of a communicator.
 
     Args:
-        comm: intracommunicator, of which a copy is made.
+        comm: intracommunicator; the object uses a duplicate of it.
         root: rank of the process that keeps the state.
         handle: answers a request in the process with the state: `handle(answer, rank, request)` calls `answer(rank,
             object)` now or later.
@@ -263,7 +263,7 @@ class Semaphore(_Block):
         """Take a permit.
 
         Args:
-            blocking: True to wait for one.
+            blocking: True to wait for a permit.
 
         Returns:
             True if this process has got a permit.
@@ -328,7 +328,7 @@ class Mutex(_Block):
         """Release the lock, or undo one of several calls of `acquire`.
 
         Raises:
-            RuntimeError: this process does not hold it, or it has been freed.
+            RuntimeError: this process does not hold the lock, or the lock has been freed.
         """
         if not self.locked():
             raise RuntimeError("this process does not hold the mutex")
@@ -387,7 +387,7 @@ class Condition(_Block):
     """A condition variable: processes wait for it until other processes notify them.
 
     Args:
-        mutex: lock that protects the condition, of the same communicator; None to make one.
+        mutex: lock that protects the condition; the condition uses its communicator. None to make a new lock.
         recursive: True to make a recursive lock.
         comm: intracommunicator of the new lock.
         info: has no effect.

@@ -472,10 +472,11 @@ class BufferSends(Handle):
         """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1).
 
         Args:
-            buf: writable memory; each message takes its length and BSEND_OVERHEAD. None: new memory for each.
+            buf: writable memory. Each message takes its length and BSEND_OVERHEAD bytes of it. None: each message gets
+                new memory.
 
         Raises:
-            InvalidBufferError: one is attached already, or it is read-only.
+            InvalidBufferError: a buffer is attached already, or `buf` is read-only.
         """
         attach(self._admitted.attachment, buf)
 
@@ -486,7 +487,7 @@ class BufferSends(Handle):
             The object that was attached.
 
         Raises:
-            InvalidBufferError: none is attached.
+            InvalidBufferError: no buffer is attached.
             BlockingCallError: an event loop is running in this thread.
         """
         return self._finish(self._entered("Detach_buffer()").attachment.detach())
@@ -495,7 +496,7 @@ class BufferSends(Handle):
         """Wait until the messages in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
 
         Raises:
-            InvalidBufferError: none is attached.
+            InvalidBufferError: no buffer is attached.
             BlockingCallError: an event loop is running in this thread.
         """
         self._finish(self._entered("Flush_buffer()").attachment.flush())
@@ -507,7 +508,7 @@ class BufferSends(Handle):
             A request; `Wait` or `Test` completes it.
 
         Raises:
-            InvalidBufferError: none is attached.
+            InvalidBufferError: no buffer is attached.
         """
         return Request._denote(self._admitted.attachment.flush())
 

@@ -73,7 +73,7 @@ class Pickle:
 
     def dumps_oob(self, obj: object) -> tuple[bytes, list[buffer]]:
         """Return the bytes of an object without its large buffers, and these buffers."""
-        from aiompi.datatype.buffer.memory import buffer  # needs NumPy, and programs without arrays do not
+        from aiompi.datatype.buffer.memory import buffer  # imports NumPy, which programs without arrays do not need
 
         buffers: list[buffer] = []
 

@@ -79,7 +79,7 @@ class Session(SessionCalls):
             The object that was attached.
 
         Raises:
-            InvalidBufferError: none is attached.
+            InvalidBufferError: no buffer is attached.
         """
         check_running_loop("Session.Detach_buffer", "await session.Detach_buffer()")
         return process.driver.wait(self._core.attachment.detach())
@@ -88,7 +88,7 @@ class Session(SessionCalls):
         """Wait until the messages in the attached buffer have left (MPI_Session_flush_buffer, MPI-4.1).
 
         Raises:
-            InvalidBufferError: none is attached.
+            InvalidBufferError: no buffer is attached.
         """
         check_running_loop("Session.Flush_buffer", "await session.Flush_buffer()")
         process.driver.wait(self._core.attachment.flush())
@@ -97,7 +97,7 @@ class Session(SessionCalls):
         """Start to wait until the messages in the attached buffer have left (MPI_Session_iflush_buffer, MPI-4.1).
 
         Raises:
-            InvalidBufferError: none is attached.
+            InvalidBufferError: no buffer is attached.
         """
         return Request._denote(self._core.attachment.flush())
 

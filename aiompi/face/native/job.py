@@ -114,7 +114,7 @@ class World(Intracomm, Ports, WorldTalking):
 
         Raises:
             TypeError: the size is not an integer.
-            ValueError: it is negative.
+            ValueError: the size is negative.
         """
         return allocate(size)
 

@@ -98,7 +98,7 @@ class Session(SessionCalls):
             A request whose result is the object that was attached.
 
         Raises:
-            InvalidBufferError: none is attached.
+            InvalidBufferError: no buffer is attached.
         """
         return self._core.attachment.detach()
 
@@ -109,6 +109,6 @@ class Session(SessionCalls):
             A request.
 
         Raises:
-            InvalidBufferError: none is attached.
+            InvalidBufferError: no buffer is attached.
         """
         return self._core.attachment.flush()

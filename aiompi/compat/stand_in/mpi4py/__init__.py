@@ -18,7 +18,7 @@ class Rc:
     Attributes:
         initialize: True if importing `MPI` joins the job.
         threads: True if the program may have threads that make MPI calls.
-        thread_level: "single", "funneled", "serialized" or "multiple", the calls that these threads may make. A higher
+        thread_level: "single", "funneled", "serialized" or "multiple": which calls these threads may make. A higher
             level than necessary costs time: each call takes a lock, and a background thread makes progress.
         finalize: no effect: a program leaves the job when it ends.
         fast_reduce: no effect.

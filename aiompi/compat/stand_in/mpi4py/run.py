@@ -1,7 +1,7 @@
 """`python -m mpi4py [options] app.py` and `python -m mpi4py.run`: run a program, with the command line of mpi4py.
 
-As always in aiompi, an uncaught exception ends the job. With this module it ends the job by MPI_Abort, and so does an
-exit code.
+In aiompi an uncaught exception always ends the job. With this module, the exception ends the job by MPI_Abort, and so
+does an exit code other than 0.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def run_command_line(args: Sequence[str] | None = None) -> None:
 
 
 def set_abort_status(status: object) -> None:
-    """Make the job end with a status when this Python ends, if MPI has been imported.
+    """If MPI has been imported, make the job end with a status when this Python process ends.
 
     Args:
         status: a number, or the exception that ends the program. 0 and None change nothing.

@@ -186,10 +186,11 @@ class BufferSends(Handle):
         """Give memory to the buffered sends of this communicator (MPI_Comm_attach_buffer, MPI-4.1).
 
         Args:
-            buf: writable memory; each message takes its length and BSEND_OVERHEAD. None: new memory for each.
+            buf: writable memory. Each message takes its length and BSEND_OVERHEAD bytes of it. None: each message gets
+                new memory.
 
         Raises:
-            InvalidBufferError: one is attached already, or it is read-only.
+            InvalidBufferError: a buffer is attached already, or `buf` is read-only.
         """
         attach(self._admitted.attachment, buf)
 
@@ -200,7 +201,7 @@ class BufferSends(Handle):
             A request whose result is the object that was attached.
 
         Raises:
-            InvalidBufferError: none is attached.
+            InvalidBufferError: no buffer is attached.
         """
         return self._admitted.attachment.detach()
 
@@ -211,6 +212,6 @@ class BufferSends(Handle):
             A request.
 
         Raises:
-            InvalidBufferError: none is attached.
+            InvalidBufferError: no buffer is attached.
         """
         return self._admitted.attachment.flush()

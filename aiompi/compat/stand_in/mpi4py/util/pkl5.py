@@ -5,7 +5,7 @@ from aiompi.util.pkl5 import *  # noqa: F403
 
 
 class _BigMPI:
-    """The place of mpi4py's helper for large counts, which its tests replace. Counts have any size here."""
+    """Stands for mpi4py's helper for large counts, which tests of mpi4py replace. In aiompi, counts have any size."""
 
 
 _bigmpi = _BigMPI()
