@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class CommunicatorHandle:
-    """Rank of this process, and the groups, of a communicator.
+    """A handle of a communicator, with the rank of this process and the groups.
 
-    Handles of one communicator are equal. A null communicator is false, and equal to any other null one.
+    Handles of one communicator are equal. A null communicator is false, and equal to any other null communicator.
     """
 
     __slots__ = ()
@@ -35,7 +35,7 @@ class CommunicatorHandle:
 
     @property
     def _admitted(self) -> Communicator:
-        """The communicator, for a call; refused to threads that may not make calls."""
+        """The communicator, for a call. A thread that may not make calls gets an error."""
         raise NotImplementedError
 
     @property
@@ -114,7 +114,7 @@ class CommunicatorHandle:
         return self._core.size
 
     def Get_name(self) -> str:
-        """Name for diagnostics, which may be empty (MPI_Comm_get_name); also COMM_NULL has one.
+        """Name for diagnostics, which may be empty (MPI_Comm_get_name). COMM_NULL has a name, too.
 
         Returns:
             The name.
@@ -160,7 +160,7 @@ class CommunicatorHandle:
         return self.remote_group
 
     def Is_inter(self) -> bool:
-        """Return True if it is an intercommunicator (MPI_Comm_test_inter, section 5.6.1).
+        """Return True for an intercommunicator (MPI_Comm_test_inter, section 5.6.1).
 
         Returns:
             True or False.
@@ -168,7 +168,7 @@ class CommunicatorHandle:
         return self.is_inter
 
     def Is_intra(self) -> bool:
-        """Return True if it is an intracommunicator (MPI_Comm_test_inter, section 5.6.1).
+        """Return True for an intracommunicator (MPI_Comm_test_inter, section 5.6.1).
 
         Returns:
             True or False, the opposite of `Is_inter`.
@@ -207,7 +207,7 @@ class CommunicatorHandle:
             comm: a communicator.
 
         Returns:
-            IDENT for one communicator, CONGRUENT for equal groups, SIMILAR for groups with the same processes in
+            IDENT for the same communicator, CONGRUENT for equal groups, SIMILAR for groups with the same processes in
             another order, otherwise UNEQUAL.
         """
         other = instance(comm, CommunicatorHandle, "Compare: comm", "a communicator")._core
@@ -215,7 +215,7 @@ class CommunicatorHandle:
         return self._core.compare(other)
 
     def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]:
-        """Return the request for the face's communicator around the core that the constructor `call` makes."""
+        """Return a request for the face's communicator around the core that `request`, of constructor `call`, makes."""
 
         async def make() -> Any:
             core = await request
@@ -224,7 +224,7 @@ class CommunicatorHandle:
         return self._core.run(make(), call)
 
     def _kin(self, core: Communicator) -> Any:
-        """Return the face's communicator for a core; its class is the class for this kind of communicator."""
+        """Return the face's communicator for a core, of the class for this kind of communicator."""
         raise NotImplementedError
 
     def __bool__(self) -> bool:
@@ -280,8 +280,8 @@ def furnish(
     """Give a duplicate its hints and attributes.
 
     Args:
-        attributes: those of the old communicator at the time of the call.
-        core: of the duplicate; it is released if a copy callback fails.
+        attributes: attributes of the old communicator at the time of the call.
+        core: core of the duplicate; it is released if a copy callback fails.
         make: makes a communicator of the face from a core, as in `duplicate`.
         given: hints for the duplicate; None to keep those that the core has.
     """
@@ -310,8 +310,8 @@ def free(comm: CommunicatorHandle) -> Request[None]:
     """Start to free a communicator, after the callbacks of its attributes (section 5.4.3).
 
     Raises:
-        aiompi.MPIError: callbacks failed; this is the first failure. The communicator is not freed, but all callbacks
-            have been called, and free succeeds the next time.
+        aiompi.MPIError: the first failure of a callback. All callbacks have been called, but the communicator is not
+            freed. The next `free` succeeds.
     """
     if not comm._core.predefined:
         clear_attributes(comm)
@@ -326,10 +326,10 @@ def disconnect(comm: CommunicatorHandle) -> Request[None]:
 
 
 def clear_attributes(comm: CommunicatorHandle) -> None:
-    """Forget all attributes of a communicator: it is being freed, or is COMM_SELF at Finalize (MPI-2, section 4.8).
+    """Forget all attributes of a communicator that is being freed, or of COMM_SELF at Finalize (MPI-2, section 4.8).
 
     Raises:
-        aiompi.MPIError: callbacks failed; this is the first failure, and all values are forgotten.
+        aiompi.MPIError: the first failure of a callback; all values are forgotten nevertheless.
     """
     comm._core.attributes.clear(comm)
 
@@ -349,10 +349,10 @@ def allocate(size: int) -> buffer:
 
 
 def attach(attachment: Attachment, buf: BufSpec | BufferAutomatic) -> None:
-    """Attach a buffer specification, or None or BUFFER_AUTOMATIC for one without a limit.
+    """Attach a buffer specification; None or BUFFER_AUTOMATIC attaches memory without a limit.
 
     Raises:
-        InvalidBufferError: a buffer is attached already, or it is read-only or not contiguous.
+        InvalidBufferError: a buffer is attached already, or `buf` is read-only or not contiguous.
     """
     if buf is None or buf is BUFFER_AUTOMATIC:
         attachment.attach(buf, None)

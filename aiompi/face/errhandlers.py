@@ -3,7 +3,7 @@
 A call that fails raises. Before it raises, it calls the error handler of its communicator through a hook. The program
 adds this hook when it sets the first handler other than ERRORS_RETURN: until then, no call pays for the hook. An
 operation may fail after the call that has started it. The handler is then called when the error is reported: in the
-native face as soon as the error is known, in the blocking face when the request is completed (section 2.7).
+asyncio face as soon as the error is known, in the blocking face when the request is completed (section 2.7).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ErrorHandling:
     _core: Any
 
     def __init_subclass__(cls, **arguments: Any) -> None:
-        """Declare the calls of each such class to the hooks, among which are error handlers."""
+        """Declare the calls of each subclass to the hooks: error handlers are called by a hook."""
         super().__init_subclass__(**arguments)
         hooks.surface(cls)
 
@@ -46,8 +46,8 @@ class ErrorHandling:
         """A new error handler (MPI_Errhandler_create, section 7.2).
 
         Args:
-            errhandler_fn: called with the communicator or session and the error code, before the call raises. What it
-                raises itself is raised instead.
+            errhandler_fn: called with the communicator or session and the error code, before the failing call raises.
+                An exception of this function is raised instead of the error.
 
         Returns:
             The error handler.
@@ -61,7 +61,7 @@ class ErrorHandling:
             errhandler: the handler to call when a call on this object fails.
 
         Raises:
-            InvalidErrhandlerError: it is ERRHANDLER_NULL.
+            InvalidErrhandlerError: the error handler is null, or was freed.
         """
         if not errhandler:
             raise InvalidErrhandlerError(f"Set_errhandler on {self!r}: the error handler is null, or was freed")
@@ -81,7 +81,7 @@ class ErrorHandling:
         """Call the error handler, as a library on top of MPI does for errors of its own (MPI-2).
 
         Args:
-            errorcode: error code; of `Abort`, exit status of the job.
+            errorcode: error code. A handler that ends the job uses it as the exit status.
         """
         self._core.errhandler.call(self, errorcode)
 
@@ -137,7 +137,7 @@ def _watch(comm: ErrorHandling, result: Any) -> None:
 
 
 def _conclude(comm: ErrorHandling, operation: Request[Any]) -> None:
-    """Call the handler of an operation that has failed; an exception that the handler raises becomes the error."""
+    """If an operation has failed, call the handler; an exception of the handler becomes the error of the operation."""
     failed = _failed(operation)
     if failed is not None and isinstance(failed._error, MPIError):
         try:
@@ -147,7 +147,7 @@ def _conclude(comm: ErrorHandling, operation: Request[Any]) -> None:
 
 
 def _failed(operation: Request[Any]) -> Request[Any] | None:
-    """Return the operation that has failed: this operation, or one of the two of an exchange; None if none has failed.
+    """Return the failed operation: this one, or the send or receive of an exchange; None if no operation has failed.
 
     This does not call `exception`, because the `exception` of a receive also turns the message into an object. If the
     await were cancelled after that, the receive could not put the message back.
@@ -157,7 +157,7 @@ def _failed(operation: Request[Any]) -> Request[Any] | None:
 
 
 def _handle(comm: ErrorHandling, error: MPIError) -> None:
-    """Call the handler, without handlers for the calls that it makes itself."""
+    """Call the handler. Errors of the calls that the handler makes itself call no handler."""
     if isinstance(error, JobAbortedError) or not comm:
         return  # the job is over, or the communicator has been freed by the call
     with hooks.library():

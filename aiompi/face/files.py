@@ -80,11 +80,11 @@ class FileCalls(Reference[core.File], ErrorHandling):
 
     @property
     def amode(self) -> int:
-        """The mode of access with which it was opened."""
+        """The mode of access with which the file was opened."""
         return self._core.amode
 
     def Get_amode(self) -> int:
-        """Return the mode of access with which it was opened (MPI_File_get_amode).
+        """Return the mode of access with which the file was opened (MPI_File_get_amode).
 
         Returns:
             The access mode.
@@ -149,7 +149,7 @@ class FileCalls(Reference[core.File], ErrorHandling):
         return self._core.atomic
 
     def _abort(self, errorcode: int) -> NoReturn:
-        """End the job, as the error handlers do that say so."""
+        """End the job, because the error handler says so."""
         comm = self._core.comm
         reason = f"the error handler of {self!r} of rank {comm.engine.rank} is ERRORS_ARE_FATAL"
         if comm.session is not None:

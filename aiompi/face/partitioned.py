@@ -23,11 +23,12 @@ class Partitions(CommunicatorHandle, Generic[Sending, Receiving]):
         """Bind the arguments of a send whose partitions leave one by one, as they become ready (MPI_Psend_init, MPI-4).
 
         The send matches the next `Precv_init` of the other rank for this rank, tag and communicator. The other rank may
-        have another number of partitions, whose total length is the same.
+        divide the same total length into another number of partitions.
 
         Args:
-            buf: a buffer specification, whose items are divided equally; its count is the count of one partition.
-            partitions: their number, 1 or above.
+            buf: a buffer specification of all partitions, which have equal lengths. A count in it is the count of one
+                partition.
+            partitions: number of partitions, 1 or above.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
             info: hints, of which none is known.
@@ -49,8 +50,9 @@ class Partitions(CommunicatorHandle, Generic[Sending, Receiving]):
         The receive matches the next `Psend_init` of the other rank for this rank, tag and communicator.
 
         Args:
-            buf: a buffer specification, whose items are divided equally; its count is the count of one partition.
-            partitions: their number, 1 or above.
+            buf: a buffer specification of all partitions, which have equal lengths. A count in it is the count of one
+                partition.
+            partitions: number of partitions, 1 or above.
             source: rank, or PROC_NULL; not ANY_SOURCE.
             tag: 0..TAG_UB; not ANY_TAG.
             info: hints, of which none is known.

@@ -69,10 +69,10 @@ def _hosts(names: str, count: int) -> tuple[tuple[str, int], ...]:
 def reporting(
     request: Request[Any], errcodes: list[Any] | None, programs: Sequence[Program] | None = None
 ) -> Request[Any]:
-    """Let a request that starts processes put their error codes into a list, if the caller has given one.
+    """Let a request that starts processes put the error codes of the processes into `errcodes`, unless it is None.
 
     Args:
-        programs: of which each gets a list in this list.
+        programs: the programs of `Spawn_multiple`; each gets a list of its own in `errcodes`.
     """
 
     def done(_: Request[Any]) -> None:
@@ -95,7 +95,7 @@ def several_programs(
     """Return the programs of `Spawn_multiple`.
 
     Raises:
-        ValueError: the arguments are not of one length.
+        ValueError: the arguments have different lengths.
         SpawnError: see `one_program`.
     """
     if isinstance(command, str | os.PathLike):

@@ -19,7 +19,7 @@ from aiompi.typing import BufSpec
 
 C = TypeVar("C", bound=ErrorHandling)
 
-#: names of the hints that every session has
+#: name of the hint that every session has
 THREAD_LEVEL: Final = "thread_level"
 _MEMORY_KINDS: Final = "mpi_memory_alloc_kinds"
 

@@ -75,7 +75,7 @@ class TopologyMap(CommunicatorHandle):
 
         Raises:
             InvalidTopologyError: the graph needs more processes than there are.
-            InvalidArgumentError: it is no graph.
+            InvalidArgumentError: `index` and `edges` describe no graph.
         """
         self._check_intra("Graph_map")
         return Graph.create(index, edges, self.size).map(self.rank)
@@ -92,7 +92,7 @@ class Neighborhood(CommunicatorHandle):
 
     @property
     def inoutedges(self) -> tuple[list[int], list[int]]:
-        """Ranks from which and to which edges lead; PROC_NULL beyond the border of a grid.
+        """Ranks with an edge to this one, and ranks with an edge from it; PROC_NULL beyond the border of a grid.
 
         Raises:
             InvalidTopologyError: the communicator has no topology.
@@ -114,7 +114,7 @@ class Neighborhood(CommunicatorHandle):
 
     @property
     def degrees(self) -> tuple[int, int]:
-        """Numbers of edges from and to others."""
+        """Numbers of incoming and of outgoing edges."""
         sources, destinations = self.inoutedges
         return len(sources), len(destinations)
 
@@ -129,7 +129,7 @@ class Neighborhood(CommunicatorHandle):
         return self.degrees[1]
 
     def _topology(self, kind: type[K], name: str) -> K:
-        """The topology of the communicator, of a kind.
+        """The topology of the communicator, which must be of class `kind`.
 
         Raises:
             InvalidTopologyError: the topology of the communicator is of another kind, or it has none.
@@ -161,7 +161,7 @@ class CartesianInquiry(Neighborhood):
         """Return the shape of the grid (MPI_Cart_get, section 6.5.4).
 
         Returns:
-            (index, edges), as in `Create_graph`.
+            (dims, periods, coords): processes along each dimension, 1 for a periodic one, coordinates of this process.
         """
         return list(self._grid.dims), list(map(int, self._grid.periods)), self._grid.coords(self.rank)
 
@@ -169,13 +169,13 @@ class CartesianInquiry(Neighborhood):
         """Rank of the process at some coordinates (MPI_Cart_rank, section 6.5.4).
 
         Args:
-            coords: one for each dimension; those of a periodic one are wrapped around.
+            coords: one coordinate for each dimension; in a periodic dimension it is wrapped around.
 
         Returns:
             The rank.
 
         Raises:
-            InvalidArgumentError: one is outside a dimension that is not periodic.
+            InvalidArgumentError: a coordinate is outside its dimension, which is not periodic.
         """
         return self._grid.rank(coords)
 
@@ -204,7 +204,7 @@ class CartesianInquiry(Neighborhood):
             (source, dest), as for Sendrecv; PROC_NULL beyond an open border.
 
         Raises:
-            InvalidDimsError: there is no such direction; they count from 0.
+            InvalidDimsError: there is no such dimension; dimensions count from 0.
         """
         return self._grid.shift(self.rank, direction, disp)
 
@@ -339,7 +339,7 @@ class DistributedGraphInquiry(Neighborhood):
     __slots__ = ()
 
     def Get_dist_neighbors_count(self) -> tuple[int, int, bool]:
-        """Numbers of edges from and to others, and whether they have weights (MPI_Dist_graph_neighbors_count).
+        """Numbers of incoming and outgoing edges, and True if they have weights (MPI_Dist_graph_neighbors_count).
 
         Returns:
             (number of sources, number of destinations, True if there are weights).
@@ -351,8 +351,8 @@ class DistributedGraphInquiry(Neighborhood):
         """Sources, destinations, and the weights of both if there are any (MPI_Dist_graph_neighbors).
 
         Returns:
-            (sources, destinations, weights); the weights are a pair, of the sources and of the destinations, or None
-            without weights.
+            (sources, destinations, weights). The weights are a pair of lists, for the sources and for the destinations;
+            None without weights.
         """
         graph = self._topology(DistributedGraph, "distributed graph")
         weights = None if graph.weights is None else (list(graph.weights[0]), list(graph.weights[1]))

@@ -41,7 +41,7 @@ def _install() -> None:
 
 
 def _is_end(rank: Runtime, error: BaseException) -> bool:
-    """Return True for the end of a rank's job, or for the reason why the process has not become a rank."""
+    """Return True if the error is the end of a rank's job, or the reason why the process has not become a rank."""
     started = rank.start()
     failure = started.exception() if started.done() else None
     kind = JobAbortedError if rank.joined else MPIError

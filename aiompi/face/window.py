@@ -137,9 +137,9 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
             rank: rank; PROC_NULL for the first one that has memory.
 
         Returns:
-            Its memory, for this process to read and write (`numpy.frombuffer` makes an array of it), and the bytes of
-            a displacement. The memory is empty if this process cannot map it, which a window of `Allocate_shared` rules
-            out.
+            The memory, which this process can read and write, and the bytes of a displacement. `numpy.frombuffer` makes
+            an array of the memory. The memory is empty if this process cannot map it; in a window of `Allocate_shared`
+            it always can.
 
         Raises:
             WindowError: the window is dynamic.
@@ -171,18 +171,18 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
 
         Raises:
             WindowError: the window is not of `Create_dynamic`.
-            WindowError: the memory is empty, or attached already in part.
+            WindowError: the memory is empty, or a part of it is attached already.
         """
         self._dynamic("Attach").attached.add(_bytes_of(memory, "Attach: memory"))
 
     def Detach(self, memory: SupportsBuffer) -> None:
-        """Undo `Attach` (MPI_Win_detach, section 12.2.4). Accesses of other ranks then raise WindowError there.
+        """Undo `Attach` (MPI_Win_detach, section 12.2.4). Later accesses raise WindowError at the other ranks.
 
         Args:
-            memory: what was attached.
+            memory: the memory that was attached.
 
         Raises:
-            WindowError: it is not attached.
+            WindowError: the memory is not attached.
         """
         self._dynamic("Detach").attached.remove(_bytes_of(memory, "Detach: memory"))
 
@@ -199,7 +199,7 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
         return core.run(start(core), operation)
 
     def _usable(self, operation: str) -> Window:
-        """The window, for a call that neither `Free` nor `Revoke` came before."""
+        """The window, for a call. After `Free` or `Revoke`, the call is refused."""
         core = self._admitted
         core.check(operation)
         return core
@@ -220,7 +220,7 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
 
     @property
     def flavor(self) -> int:
-        """How it was made: WIN_FLAVOR_CREATE, _ALLOCATE, _DYNAMIC or _SHARED (WIN_CREATE_FLAVOR)."""
+        """How the window was made: WIN_FLAVOR_CREATE, _ALLOCATE, _DYNAMIC or _SHARED (WIN_CREATE_FLAVOR)."""
         return self._core.flavor
 
     @property
@@ -338,7 +338,7 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
 
     @property
     def _admitted(self) -> Window:
-        """The window, for a call; refused to threads that may not make calls."""
+        """The window, for a call. A thread that may not make calls gets an error."""
         core = self._denoted
         if core is None:
             raise self._null()

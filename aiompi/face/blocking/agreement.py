@@ -33,7 +33,7 @@ class Agreement(Handle):
 
         Raises:
             ProcessFailedError: a member has failed, and not all other members had acknowledged the failure by
-                `Ack_failed`. All of them raise it. Its attribute `flag` has the result.
+                `Ack_failed`. Then all other members raise this error; its attribute `flag` has the result.
             BlockingCallError: an event loop is running in this thread.
         """
         return self._finish(recovery.agree(self._entered("Agree(flag)"), flag))
@@ -63,7 +63,7 @@ class Agreement(Handle):
     def Shrink(self) -> Self:
         """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one.
 
-        All living members call this. Ranks keep their order. Failures do not make it fail.
+        All living members call this. Ranks keep their order. Failures of members do not make the call fail.
 
         Returns:
             The new communicator.

@@ -22,10 +22,10 @@ class Arrangement(Handle):
     __slots__ = ()
 
     def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
-        """Make a communicator of some members of this one, which alone make the call (MPI_Comm_create_group, MPI-3).
+        """Make a communicator of some members of this one; only these members call it (MPI_Comm_create_group, MPI-3).
 
         Args:
-            group: the same in all processes of it.
+            group: the members of the new communicator; the same in all of them.
             tag: distinguishes calls that are in progress at the same time.
 
         Returns:
@@ -42,12 +42,12 @@ class Arrangement(Handle):
         return made
 
     def Create_intercomm(self, local_leader: int, peer_comm: Comm, remote_leader: int, tag: int = 0) -> Intercomm:
-        """Connect this group with another, whose processes call it too (MPI_Intercomm_create, section 5.6.2).
+        """Connect this group with another group; both make this call (MPI_Intercomm_create, section 5.6.2).
 
         Args:
-            local_leader: rank here of the process that communicates with the other leader.
+            local_leader: rank in this communicator of the process that communicates with the other leader.
             peer_comm: a communicator that has both leaders; counts only at the leader.
-            remote_leader: rank in it of the other leader; counts only at the leader.
+            remote_leader: rank in `peer_comm` of the other leader; counts only at the leader.
             tag: distinguishes calls between the same leaders that are in progress at the same time.
 
         Returns:
@@ -98,7 +98,7 @@ class Arrangement(Handle):
         return made
 
     def Create_graph(self, index: Sequence[int], edges: Sequence[int], reorder: bool = False) -> Graphcomm:
-        """Arrange its processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
+        """Arrange the processes as the nodes of a graph (MPI_Graph_create, section 6.5.3).
 
         Args:
             index: index[i] is the number of neighbours of the nodes 0..i together.
@@ -109,7 +109,7 @@ class Arrangement(Handle):
             The new communicator, or a null one in a process that is no node.
 
         Raises:
-            InvalidArgumentError: the graph is no graph of processes of this communicator.
+            InvalidArgumentError: `index` and `edges` describe no graph of processes of this communicator.
             BlockingCallError: an event loop is running in this thread.
         """
         made: Graphcomm = self._finish(
@@ -130,7 +130,7 @@ class Arrangement(Handle):
 
         Args:
             sources, destinations: ranks from which and to which edges lead.
-            sourceweights, destweights: one for each of them; None or UNWEIGHTED for none.
+            sourceweights, destweights: one weight for each of these ranks; None or UNWEIGHTED for no weights.
             info, reorder: ignored.
 
         Returns:
@@ -164,13 +164,13 @@ class Arrangement(Handle):
         info: Info = INFO_NULL,
         reorder: bool = False,
     ) -> Distgraphcomm:
-        """Arrange its processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2).
+        """Arrange the processes as a graph; each process may name any of its edges (MPI_Dist_graph_create, MPI-2.2).
 
         Args:
             sources: ranks from which edges lead.
-            degrees: number of edges from each of them.
-            destinations: where these edges lead to, those of the first source first.
-            weights: one for each edge; None or UNWEIGHTED for none.
+            degrees: number of edges from each source.
+            destinations: ranks to which these edges lead; first the edges of the first source.
+            weights: one weight for each edge; None or UNWEIGHTED for no weights.
             info, reorder: ignored.
 
         Returns:

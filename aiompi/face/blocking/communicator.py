@@ -134,7 +134,7 @@ class Comm(
         return self._duplicate(self._entered("Dup(info)"), info)
 
     def Dup_with_info(self: C, info: Info) -> C:
-        """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3).
+        """Duplicate the communicator, with other hints (MPI_Comm_dup_with_info, MPI-3).
 
         Args:
             info: hints for the duplicate.
@@ -176,7 +176,7 @@ class Comm(
         return self.Idup(info)
 
     def Clone(self: C) -> C:
-        """Duplicate it; see `Dup` (MPI_Comm_dup).
+        """Duplicate the communicator; see `Dup` (MPI_Comm_dup).
 
         Returns:
             The duplicate.
@@ -191,8 +191,8 @@ class Comm(
 
         Args:
             group: the same in all processes of the group; other processes may give a group of their own, or an empty
-                one. On an intercommunicator, the group has the processes of the own side that take part, and is the
-                same on that whole side.
+                one. On an intercommunicator, the group has the participating processes of this side, and is the same in
+                all processes of this side.
 
         Returns:
             The new communicator, or a null one in a process outside of it.
@@ -209,7 +209,7 @@ class Comm(
         """Make one communicator of all processes that give the same colour (MPI_Comm_split).
 
         Args:
-            color: 0 or above; UNDEFINED to be in none.
+            color: 0 or above; UNDEFINED to be in no new communicator.
             key: the new ranks are in the order of the keys; equal keys keep the order of the ranks in this
                 communicator.
 
@@ -236,16 +236,17 @@ class Comm(
             key: the new ranks are in the order of the keys; equal keys keep the order of the ranks in this
                 communicator.
             info: for guided splits: "mpi_hw_resource_type" is "mpi_shared_memory", "node", "package", "numanode",
-                "l1cache" to "l5cache", "core", "hwthread", or a name of hwloc such as "hwloc://NUMANode". Splits by
-                resource also take "mpi_pset_name", a process set of a session. Unguided ones set
+                "l1cache" to "l5cache", "core", "hwthread", or a name of hwloc such as "hwloc://NUMANode".
+                COMM_TYPE_RESOURCE_GUIDED also takes "mpi_pset_name", a process set of a session. An unguided split sets
                 "mpi_hw_resource_type".
 
         Returns:
-            The new communicator, or a null one in a process that gave UNDEFINED, or does not belong to exactly one such
-            resource.
+            The new communicator, or a null one in a process that gave UNDEFINED, is not bound to exactly one such
+            resource, or is not in the process set.
 
         Raises:
-            InvalidArgumentError: another kind, or two types.
+            InvalidArgumentError: the split type is unknown, or the info names both a type of resources and a process
+                set.
             BlockingCallError: an event loop is running in this thread.
 
         Example:
@@ -263,7 +264,7 @@ class Comm(
         Pending operations complete normally.
 
         Raises:
-            InvalidCommError: it is null, or COMM_WORLD or COMM_SELF.
+            InvalidCommError: the communicator is null, COMM_WORLD or COMM_SELF.
             BlockingCallError: an event loop is running in this thread.
         """
         core = self._entered("Free()")
@@ -274,8 +275,8 @@ class Comm(
     def Disconnect(self) -> None:
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2).
 
-        All its processes call it. Processes of other jobs to which no other communicator leads are then independent of
-        this process.
+        All its processes call it. Processes of other jobs are then independent of this process, unless another
+        communicator connects it with them.
 
         Raises:
             BlockingCallError: an event loop is running in this thread.
@@ -356,7 +357,7 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
 
         Args:
             group: group of a session or a communicator, the same in all its members; only the members make the call. A
-                group of theirs without members gives a null communicator.
+                group without members gives a null communicator.
             stringtag: distinguishes calls with the same group that are in progress at the same time.
             info: hints, which are kept and otherwise ignored.
             errhandler: error handler of the communicator.
@@ -469,9 +470,9 @@ class Intercomm(Comm, Collectives):
 
         Args:
             local_group: group of this process, the same in all its members; all members of both groups make the call.
-            local_leader: rank in it of the process that communicates with the other leader.
+            local_leader: rank in `local_group` of the process that communicates with the other leader.
             remote_group: the other group; counts only at the leader.
-            remote_leader: rank in it of the other leader; counts only at the leader.
+            remote_leader: rank in `remote_group` of the other leader; counts only at the leader.
             stringtag, info, errhandler: see `Create_from_group`.
 
         Returns:
@@ -490,7 +491,8 @@ class Intercomm(Comm, Collectives):
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2).
 
         Args:
-            high: True if the own group comes after the other; the same within a group.
+            high: True if the processes of this group come after those of the other group; the same in all processes of
+                a group.
 
         Returns:
             The communicator of both groups.
@@ -536,7 +538,7 @@ def _from_group(
     info: Info,
     errhandler: Errhandler | None,
 ) -> C:
-    """Return the communicator of this face for the object that a constructor makes of a group."""
+    """Return the communicator of this face for the core that a constructor makes of a group."""
     call = f"{kind.__name__}.{constructor.__name__.capitalize()}"
     check_running_loop(call, f"await aiompi.{call}(...)")
     process.check_thread()

@@ -98,7 +98,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
     def Close(self) -> None:
         """Close the file, whose handle is null at once; collective (MPI_File_close).
 
-        What was started on the file is completed first.
+        Operations that were started on the file are completed first.
 
         Raises:
             BlockingCallError: an event loop is running in this thread.
@@ -145,7 +145,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
         return self._finish(self._entered("Get_size()").size(at_once=True))
 
     def Sync(self) -> None:
-        """Have all that was written reach the disk; collective (MPI_File_sync).
+        """Make all written data reach the disk; collective (MPI_File_sync).
 
         Raises:
             BlockingCallError: an event loop is running in this thread.
@@ -166,8 +166,8 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
 
         Args:
             disp: bytes before the first file type.
-            etype: elementary type, in which offsets count; of the same extent in all processes.
-            filetype: file type, which is repeated from `disp` on and made of elementary types; by default `etype`.
+            etype: elementary type, the unit of offsets; its extent is the same in all processes.
+            filetype: file type, made of elementary types; the view repeats it from `disp` on. By default it is `etype`.
             datarep: "native", "internal" (which means the same), or "external32"; the same in all processes.
             info: see `Open`.
 
@@ -222,10 +222,10 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
     def Set_atomicity(self, flag: bool) -> None:
         """Set whether accesses of different processes happen one after the other (MPI_File_set_atomicity).
 
-        Collective. Accesses then lock the bytes between their first and their last one.
+        Collective. With a true flag, each access locks all bytes from its first to its last one.
 
         Args:
-            flag: True if they do; the same in all processes.
+            flag: True if accesses happen one after the other; the same in all processes.
 
         Raises:
             FileError: the flags differ.

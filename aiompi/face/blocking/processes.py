@@ -25,7 +25,7 @@ class Meeting(Handle):
         """Wait for a group that connects to a port (MPI_Comm_accept, MPI-2).
 
         Args:
-            port_name: from `World.Open_port` at the root; others may give None.
+            port_name: at the root, a name from `World.Open_port`; other ranks may give None.
             info: ignored.
             root: rank of the process that has opened the port.
 
@@ -88,7 +88,7 @@ class Meeting(Handle):
 
         Raises:
             InvalidRootError: there is no such rank.
-            SpawnError: they cannot be started, or have ended before they joined their job.
+            SpawnError: the processes cannot be started, or have ended before they joined their job.
             BlockingCallError: an event loop is running in this thread.
 
         Example:
@@ -126,8 +126,8 @@ class Meeting(Handle):
 
         Raises:
             InvalidRootError: there is no such rank.
-            ValueError: the arguments are not of one length.
-            SpawnError: they cannot be started, or have ended before they joined their job.
+            ValueError: the arguments have different lengths.
+            SpawnError: the processes cannot be started, or have ended before they joined their job.
             BlockingCallError: an event loop is running in this thread.
         """
         core = self._entered("Spawn_multiple(command, args, maxprocs, info, root, errcodes)")

@@ -104,7 +104,7 @@ class Win(WindowCalls):
             comm: an intracommunicator.
 
         Returns:
-            The window; `memory` is this rank's.
+            The window; its `memory` is the memory of this rank.
 
         Raises:
             WindowError: the size is negative, or the unit not positive, at this rank or at another one.
@@ -183,13 +183,13 @@ class Win(WindowCalls):
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
         if not self._admitted.put_at_once(origin, target_rank, target):
@@ -200,7 +200,7 @@ class Win(WindowCalls):
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
 
@@ -209,7 +209,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
         return Request._denote(self._put(origin, target_rank, target))
@@ -221,13 +221,13 @@ class Win(WindowCalls):
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
         if not self._admitted.get_at_once(origin, target_rank, target):
@@ -238,7 +238,7 @@ class Win(WindowCalls):
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
 
@@ -247,7 +247,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
         return Request._denote(self._get(origin, target_rank, target))
@@ -259,14 +259,14 @@ class Win(WindowCalls):
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
         if not self._admitted.accumulate_at_once(origin, None, target_rank, target, op):
@@ -277,7 +277,7 @@ class Win(WindowCalls):
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
@@ -287,7 +287,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
         return Request._denote(self._accumulate(origin, target_rank, target, op))
@@ -295,22 +295,21 @@ class Win(WindowCalls):
     def Get_accumulate(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM
     ) -> None:
-        """Do what `Accumulate` does, and fetch the elements as they were (MPI_Get_accumulate, section 12.3.4).
+        """Do what `Accumulate` does, and fetch the old elements of the target (MPI_Get_accumulate, section 12.3.4).
 
         It is complete at the end of the epoch, or after a flush.
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            result: a buffer specification of the same number of elements, which gets the target's elements as they
-                were.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            result: a buffer specification of the same number of elements; it gets the old elements of the target.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
         if result is None or not self._admitted.accumulate_at_once(origin, result, target_rank, target, op):
@@ -323,9 +322,8 @@ class Win(WindowCalls):
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            result: a buffer specification of the same number of elements, which gets the target's elements as they
-                were.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            result: a buffer specification of the same number of elements; it gets the old elements of the target.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
@@ -335,7 +333,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
         return Request._denote(self._get_accumulate(origin, result, target_rank, target, op))
@@ -343,21 +341,20 @@ class Win(WindowCalls):
     def Fetch_and_op(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0, op: Op = SUM
     ) -> None:
-        """Combine an element with one of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
+        """Combine an element with an element of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
 
         It is complete at the end of the epoch, or after a flush.
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            result: a buffer specification of the same number of elements, which gets the target's elements as they
-                were.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            result: a buffer specification of the same number of elements; it gets the old elements of the target.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target_disp: displacement in units of the target.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
         if result is None or not self._admitted.fetch_at_once(origin, result, target_rank, target_disp, op):
@@ -366,21 +363,20 @@ class Win(WindowCalls):
     def Compare_and_swap(
         self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0
     ) -> None:
-        """Set an element of another rank if it equals `compare`, and fetch it as it was (MPI_Compare_and_swap).
+        """Replace an element of another rank if it equals `compare`, and fetch its old value (MPI_Compare_and_swap).
 
         It is complete at the end of the epoch, or after a flush.
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             compare: one element: the value that is expected.
-            result: a buffer specification of the same number of elements, which gets the target's elements as they
-                were.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            result: a buffer specification of the same number of elements; it gets the old elements of the target.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target_disp: displacement in units of the target.
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
         if not self._admitted.swap_at_once(origin, compare, result, target_rank, target_disp):
@@ -392,13 +388,13 @@ class Win(WindowCalls):
         """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
 
         Args:
-            assertion: MODE_NOPRECEDE if no accesses of this rank come before the fence, MODE_NOSUCCEED if none come
-                after it, so that the epoch ends. MODE_NOSTORE and MODE_NOPUT are not checked.
+            assertion: MODE_NOPRECEDE if no accesses of this rank come before the fence. MODE_NOSUCCEED if no accesses
+                come after the fence, which then begins no epoch. MODE_NOSTORE and MODE_NOPUT are not checked.
 
         Raises:
             WindowError: an epoch of another kind is open.
-            WindowError: the assertion is wrong; raised when all ranks have come, if accesses came before
-                MODE_NOPRECEDE.
+            WindowError: the assertion is wrong. If accesses came before MODE_NOPRECEDE, the error is raised when all
+                ranks have called the fence.
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Fence(assertion)")
@@ -422,7 +418,7 @@ class Win(WindowCalls):
 
         Args:
             group: processes of the window.
-            assertion: MODE_NOCHECK if each of them has called `Post` with it already.
+            assertion: MODE_NOCHECK if each of these processes has already called `Post` with MODE_NOCHECK.
 
         Raises:
             WindowError: another epoch is open, or the assertion is wrong.
@@ -450,7 +446,7 @@ class Win(WindowCalls):
         self._finish(self._usable("Wait").epochs.wait())
 
     def Test(self) -> bool:
-        """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
+        """If `Wait` would return at once, do what it does and return True; otherwise return False (MPI_Win_test)."""
         epochs = self._usable("Test").epochs
         poll()
         return epochs.test()
@@ -460,12 +456,12 @@ class Win(WindowCalls):
 
         Args:
             rank: rank.
-            lock_type: LOCK_EXCLUSIVE, or LOCK_SHARED, which others may hold meanwhile.
+            lock_type: LOCK_EXCLUSIVE, or LOCK_SHARED if other ranks may hold the lock at the same time.
             assertion: MODE_NOCHECK is not checked: the call takes the lock as without it.
 
         Raises:
             WindowError: an epoch for this rank is open, or another task waits for the same lock.
-            ProcessFailedError: the rank has failed, or one that held its lock.
+            ProcessFailedError: the rank has failed, or a rank that held its lock has failed.
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Lock(rank, lock_type, assertion)")
@@ -491,7 +487,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: an epoch is open, or another task waits for a lock.
-            ProcessFailedError: a rank has failed that held a lock alone.
+            ProcessFailedError: a rank that held an exclusive lock has failed.
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Lock_all(assertion)")
@@ -552,7 +548,7 @@ class Win(WindowCalls):
         self._finish(self._flush("Flush_local_all", None, local=True))
 
     def Sync(self) -> None:
-        """Check the window: loads and stores see the memory as it is in the model WIN_UNIFIED (MPI_Win_sync)."""
+        """Check the window only: with WIN_UNIFIED, loads and stores see the memory itself (MPI_Win_sync)."""
         self._admitted.check("Sync")
         poll()
 

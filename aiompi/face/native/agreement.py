@@ -26,7 +26,7 @@ class Agreement(Handle):
 
         Raises:
             ProcessFailedError: awaiting it: a member has failed, and not all other members had acknowledged the failure
-                by `Ack_failed`. All of them raise it. Its attribute `flag` has the result.
+                by `Ack_failed`. Then all other members raise this error; its attribute `flag` has the result.
         """
         return AwaitableCall(recovery.agree(self._admitted, flag), "Agree", self._core)
 
@@ -44,7 +44,7 @@ class Agreement(Handle):
     def Shrink(self) -> AwaitableCall[Self]:
         """Make a communicator of the members that have not failed (MPI_Comm_shrink, ULFM), also of a revoked one.
 
-        All living members call this. Ranks keep their order. Failures do not make it fail.
+        All living members call this. Ranks keep their order. Failures of members do not make the call fail.
 
         Returns:
             A request whose result is the new communicator.

@@ -1,4 +1,4 @@
-"""Communicators of the native face (chapter 5)."""
+"""Communicators of the asyncio face (chapter 5)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Comm(
     Recovery,
     Partitions[PartitionedSend, PartitionedReceive],
 ):
-    """A communicator of the native face (chapter 5); COMM_NULL when it is made without arguments.
+    """A communicator of the asyncio face (chapter 5); COMM_NULL when it is made without arguments.
 
     Ranks are those of its group, tags are 0..TAG_UB. The call itself raises errors of arguments, the await raises
     errors of the communication; both are `aiompi.MPIError`s. The constructors of communicators are collective; the
@@ -98,7 +98,7 @@ class Comm(
         return AwaitableCall(self._dup(info))
 
     def Dup_with_info(self: C, info: Info) -> AwaitableCall[C]:
-        """Duplicate it, with other hints (MPI_Comm_dup_with_info, MPI-3).
+        """Duplicate the communicator, with other hints (MPI_Comm_dup_with_info, MPI-3).
 
         Args:
             info: hints for the duplicate.
@@ -131,7 +131,7 @@ class Comm(
         return self._dup(info)
 
     def Clone(self: C) -> AwaitableCall[C]:
-        """Duplicate it; see `Dup` (MPI_Comm_dup).
+        """Duplicate the communicator; see `Dup` (MPI_Comm_dup).
 
         Returns:
             A request whose result is the duplicate.
@@ -146,8 +146,8 @@ class Comm(
 
         Args:
             group: the same in all processes of the group; other processes may give a group of their own, or an empty
-                one. On an intercommunicator, the group has the processes of the own side that take part, and is the
-                same on that whole side.
+                one. On an intercommunicator, the group has the participating processes of this side, and is the same in
+                all processes of this side.
 
         Returns:
             A request whose result is the new communicator, or a null one in a process outside of it.
@@ -162,7 +162,7 @@ class Comm(
         """Make one communicator of all processes that give the same colour (MPI_Comm_split).
 
         Args:
-            color: 0 or above; UNDEFINED to be in none.
+            color: 0 or above; UNDEFINED to be in no new communicator.
             key: the new ranks are in the order of the keys; equal keys keep the order of the ranks in this
                 communicator.
 
@@ -187,16 +187,17 @@ class Comm(
             key: the new ranks are in the order of the keys; equal keys keep the order of the ranks in this
                 communicator.
             info: for guided splits: "mpi_hw_resource_type" is "mpi_shared_memory", "node", "package", "numanode",
-                "l1cache" to "l5cache", "core", "hwthread", or a name of hwloc such as "hwloc://NUMANode". Splits by
-                resource also take "mpi_pset_name", a process set of a session. Unguided ones set
+                "l1cache" to "l5cache", "core", "hwthread", or a name of hwloc such as "hwloc://NUMANode".
+                COMM_TYPE_RESOURCE_GUIDED also takes "mpi_pset_name", a process set of a session. An unguided split sets
                 "mpi_hw_resource_type".
 
         Returns:
-            A request whose result is the new communicator, or a null one in a process that gave UNDEFINED, or does not
-            belong to exactly one such resource.
+            A request whose result is the new communicator, or a null one in a process that gave UNDEFINED, is not bound
+            to exactly one such resource, or is not in the process set.
 
         Raises:
-            InvalidArgumentError: another kind, or two types.
+            InvalidArgumentError: the split type is unknown, or the info names both a type of resources and a process
+                set.
 
         Example:
             node = await world.Split_type(aiompi.MPI.COMM_TYPE_SHARED)
@@ -214,7 +215,7 @@ class Comm(
             the call.
 
         Raises:
-            InvalidCommError: it is null, or COMM_WORLD or COMM_SELF.
+            InvalidCommError: the communicator is null, COMM_WORLD or COMM_SELF.
         """
         core = self._admitted
         request = free(self)
@@ -224,8 +225,8 @@ class Comm(
     def Disconnect(self) -> AwaitableCall[None]:
         """Free the communicator when the communication on it is complete (MPI_Comm_disconnect, MPI-2).
 
-        All its processes call it. Processes of other jobs to which no other communicator leads are then independent of
-        this process.
+        All its processes call it. Processes of other jobs are then independent of this process, unless another
+        communicator connects it with them.
         """
         core = self._admitted
         request = disconnect(self)
@@ -319,7 +320,7 @@ class Intracomm(Comm, Arrangement, TopologyMap, Meeting):
 
         Args:
             group: group of a session or a communicator, the same in all its members; only the members make the call. A
-                group of theirs without members gives a null communicator.
+                group without members gives a null communicator.
             stringtag: distinguishes calls with the same group that are in progress at the same time.
             info: hints, which are kept and otherwise ignored.
             errhandler: error handler of the communicator.
@@ -400,9 +401,9 @@ class Intercomm(Comm, Collectives):
 
         Args:
             local_group: group of this process, the same in all its members; all members of both groups make the call.
-            local_leader: rank in it of the process that communicates with the other leader.
+            local_leader: rank in `local_group` of the process that communicates with the other leader.
             remote_group: the other group; counts only at the leader.
-            remote_leader: rank in it of the other leader; counts only at the leader.
+            remote_leader: rank in `remote_group` of the other leader; counts only at the leader.
             stringtag, info, errhandler: see `Create_from_group`.
 
         Returns:
@@ -420,7 +421,8 @@ class Intercomm(Comm, Collectives):
         """Make a communicator of both groups (MPI_Intercomm_merge, section 5.6.2).
 
         Args:
-            high: True if the own group comes after the other; the same within a group.
+            high: True if the processes of this group come after those of the other group; the same in all processes of
+                a group.
 
         Returns:
             A request whose result is the communicator of both groups.
@@ -465,7 +467,7 @@ def _from_group(
     info: Info,
     errhandler: Errhandler | None,
 ) -> AwaitableCall[C]:
-    """Return the communicator of this face for the object that a constructor makes of a group."""
+    """Return the communicator of this face for the core that a constructor makes of a group."""
     session = instance(group, Group, f"{constructor.__name__}: group", "a Group").session
     if session is None:
         raise InvalidGroupError(f"{constructor.__name__}: this process is not in {group}, whose members alone call it")

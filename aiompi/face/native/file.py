@@ -28,7 +28,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
             await file.Write_at_all(comm.rank * len(block), block)
 
     All processes of the file make the calls that are collective in the standard, and such a call fails in all of them
-    alike. An exception that leaves the `async with` closes the file in this process, without the others.
+    or in none. An exception that leaves the `async with` closes the file in this process only.
     """
 
     __slots__ = ()
@@ -69,7 +69,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
     def Close(self) -> AwaitableCall[None]:
         """Close the file, whose handle is null at once; collective (MPI_File_close).
 
-        What was started on the file is completed first.
+        Operations that were started on the file are completed first.
         """
         file = self._admitted
         self._denoted = None
@@ -83,7 +83,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
     ) -> None:
         if self and error is None:
             await self.Close()
-        elif self:  # the others may not come
+        elif self:  # the other processes may not make the call
             self._admitted.abandon()
             self._denoted = None
 
@@ -133,7 +133,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
         return AwaitableCall(self._admitted.size(at_once=True), "File.Get_size")
 
     def Sync(self) -> AwaitableCall[None]:
-        """Have all that was written reach the disk; collective (MPI_File_sync)."""
+        """Make all written data reach the disk; collective (MPI_File_sync)."""
         return AwaitableCall(self._admitted.sync(), "File.Sync")
 
     # Views (section 14.3).
@@ -150,8 +150,8 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
 
         Args:
             disp: bytes before the first file type.
-            etype: elementary type, in which offsets count; of the same extent in all processes.
-            filetype: file type, which is repeated from `disp` on and made of elementary types; by default `etype`.
+            etype: elementary type, the unit of offsets; its extent is the same in all processes.
+            filetype: file type, made of elementary types; the view repeats it from `disp` on. By default it is `etype`.
             datarep: "native", "internal" (which means the same), or "external32"; the same in all processes.
             info: see `Open`.
 
@@ -200,10 +200,10 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
     def Set_atomicity(self, flag: bool) -> AwaitableCall[None]:
         """Set whether accesses of different processes happen one after the other (MPI_File_set_atomicity).
 
-        Collective. Accesses then lock the bytes between their first and their last one.
+        Collective. With a true flag, each access locks all bytes from its first to its last one.
 
         Args:
-            flag: True if they do; the same in all processes.
+            flag: True if accesses happen one after the other; the same in all processes.
 
         Raises:
             FileError: awaiting it: the flags differ.

@@ -1,4 +1,4 @@
-"""Base of the communicators of the native face, whose calls are made in the thread of the event loop."""
+"""Base of the communicators of the asyncio face, whose calls are made in the thread of the event loop."""
 
 from __future__ import annotations
 

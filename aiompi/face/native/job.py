@@ -1,4 +1,4 @@
-"""The ways in which a program of the native face gets COMM_WORLD: `run`, `local_world`, and `RankScope` for `init`."""
+"""The ways in which a program of the asyncio face gets COMM_WORLD: `run`, `local_world`, and `RankScope` for `init`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _talk_of() -> Callable[[Communicator, Codec], Calling]:
 def _forked() -> None:
     with contextlib.ExitStack() as stack:
         for rank in [*_ranks]:
-            stack.callback(rank.disown)  # each, whatever another one raises
+            stack.callback(rank.disown)  # every rank, even if the `disown` of another one raises
         _ranks.clear()
 
 
@@ -64,7 +64,7 @@ os.register_at_fork(after_in_child=_forked)
 
 @public
 class World(Intracomm, Ports, WorldTalking):
-    """COMM_WORLD of a rank; its rank's part in the job begins and ends with it."""
+    """COMM_WORLD of a rank. The rank's part in the job begins and ends with this object."""
 
     __slots__ = ()
 
@@ -119,12 +119,12 @@ class World(Intracomm, Ports, WorldTalking):
         return allocate(size)
 
 
-#: ranks that a session has started, and that are no longer ranks when the process ends
+#: ranks that a session has started; they leave their jobs when the process ends
 _of_sessions: Final[set[Runtime]] = set()
 
 
 async def rank_of_loop() -> Runtime:
-    """Return the rank of the running event loop; without a running loop, the rank of this process, which joins its job.
+    """Return the rank of the running event loop; if this loop has no rank, this process joins its job as one.
 
     Raises:
         LocalProtocolError: several ranks use this loop.
@@ -154,7 +154,7 @@ def _is_lost(rank: Runtime) -> bool:
 
 
 def _contact(settings: Settings) -> Contact | None:
-    """Return the contact of the job for which this process was started; a session may have asked for it."""
+    """Return the contact of the job for which this process was started, from a session if one has asked for it."""
     known = (rank.contact for rank in _of_sessions if rank.contact is not None and not rank.finalized)
     return next(known, None) or Contact.from_environ(settings)
 
@@ -206,7 +206,7 @@ class RankScope:
         self._cause: BaseException | None = None
 
     def cancelled_by(self, error: BaseException) -> None:
-        """Note the exception that ends the loop of `run` and so cancels the block, such as that of `sys.exit`."""
+        """Note the exception, such as that of `sys.exit`, that ends the loop of `run` and so cancels the block."""
         self._cause = error
 
     async def _start(self) -> World:
@@ -283,7 +283,7 @@ def run(main: Callable[..., Coroutine[Any, Any, T]], *args: Any, settings: Setti
     """Run `await main(world, *args)` as one rank in a new event loop, which is uvloop's if uvloop is installed.
 
     The process is the rank for which the launcher has started it; without a launcher it is the only rank of a job. When
-    `main` returns, this waits for the other ranks (`World.finalize`). An exception of `main` ends the job.
+    `main` returns, `run` waits for the other ranks (`World.finalize`). An exception of `main` ends the job.
 
         async def main(world, name):
             print(name, await world.allreduce(1))
@@ -328,7 +328,8 @@ def local_world(size: int, *, settings: Settings | None = None) -> list[World]:
         settings: instead of those of the environment and `rc`.
 
     Returns:
-        The `World` of each rank, in rank order, so that code that takes a `World` can be tested. None needs an end.
+        The `World` of each rank, in rank order, for tests of code that takes a `World`. No `World` needs to be
+        finalized.
 
     Raises:
         InvalidArgumentError: the size is not positive.

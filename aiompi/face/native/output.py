@@ -128,13 +128,13 @@ class Forward:
     """Passes what ranks print on to the program.
 
     Args:
-        output: where it goes; None for `sys.stdout`, whatever that is when output comes.
+        output: takes what the ranks print; None for the object that is `sys.stdout` when output comes.
 
     Attributes:
-        write_end: descriptor for their output; the caller closes it.
-        options: of the launcher.
-        engine: of the rank that has started them.
-        ended: request that is complete when nothing follows.
+        write_end: descriptor to which the ranks print; the caller closes it.
+        options: options that the launcher needs for this output.
+        engine: engine of the rank that has started the ranks.
+        ended: request that is complete when no output follows.
     """
 
     def __init__(self, runtime: Runtime, output: Output | OutputLines | None) -> None:

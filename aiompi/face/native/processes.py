@@ -1,4 +1,4 @@
-"""Processes that meet at run time, in the native face (MPI-2, chapter 5)."""
+"""Processes that meet at run time, in the asyncio face (MPI-2, chapter 5)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Meeting(CommunicatorHandle):
         """Wait for a group that connects to a port (MPI_Comm_accept, MPI-2).
 
         Args:
-            port_name: from `World.Open_port` at the root; others may give None.
+            port_name: at the root, a name from `World.Open_port`; other ranks may give None.
             info: ignored.
             root: rank of the process that has opened the port.
 
@@ -85,7 +85,7 @@ class Meeting(CommunicatorHandle):
 
         Raises:
             InvalidRootError: there is no such rank.
-            SpawnError: they cannot be started, or have ended before they joined their job.
+            SpawnError: the processes cannot be started, or have ended before they joined their job.
 
         Cancelling:
             Cancelling the await, as a time limit does, does not end the processes: the call goes on, because the other
@@ -125,8 +125,8 @@ class Meeting(CommunicatorHandle):
 
         Raises:
             InvalidRootError: there is no such rank.
-            ValueError: the arguments are not of one length.
-            SpawnError: they cannot be started, or have ended before they joined their job.
+            ValueError: the arguments have different lengths.
+            SpawnError: the processes cannot be started, or have ended before they joined their job.
         """
         core = self._admitted
         programs = several_programs(command, args, maxprocs, info) if core.rank == root or command else []
@@ -143,7 +143,7 @@ class Ports:
 
     @property
     def _admitted(self) -> Communicator:
-        """The communicator, for a call; refused to threads that may not make calls."""
+        """The communicator, for a call. A thread that may not make calls gets an error."""
         raise NotImplementedError
 
     def Open_port(self, info: Info = INFO_NULL) -> AwaitableCall[str]:
@@ -235,7 +235,7 @@ class Ports:
         return self._runtime.names
 
     def _completed(self, value: T) -> Request[T]:
-        """Return a request for a call that does not wait; the file of a name is on this machine."""
+        """Return a complete request: the call does not wait, because the files of names are on this machine."""
         request: Request[T] = Request(self._runtime.engine)
         request.complete(value)
         return request

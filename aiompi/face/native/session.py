@@ -1,4 +1,4 @@
-"""Sessions of the native face (chapter 11 of MPI-4)."""
+"""Sessions of the asyncio face (chapter 11 of MPI-4)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Session(SessionCalls):
                 group = session.Create_group("mpi://WORLD")
                 comm = await aiompi.Intracomm.Create_from_group(group, "org.example.solver")
 
-        It belongs to the rank of the running event loop. If there is none, the process becomes the rank for which the
-        launcher has started it. The process stays this rank when its last session ends, so that it can open other
-        sessions.
+        The session belongs to the rank of the running event loop. If the loop has no rank, the process becomes the rank
+        for which the launcher has started it. The process stays this rank when its last session ends, so that it can
+        open other sessions.
 
         Args:
             info: hints, which `Get_info` returns.
@@ -103,7 +103,7 @@ class Session(SessionCalls):
         return self._core.attachment.detach()
 
     def Flush_buffer(self) -> Request[None]:
-        """Complete when the messages in the attached buffer have left (MPI_Session_flush_buffer, MPI-4.1).
+        """Wait until the messages in the attached buffer have left (MPI_Session_flush_buffer, MPI-4.1).
 
         Returns:
             A request.

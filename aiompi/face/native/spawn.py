@@ -61,7 +61,7 @@ def _pickled(function: Function, args: Sequence[Any]) -> bytes:
     """Return a function and its arguments as bytes.
 
     Raises:
-        InvalidArgumentError: they cannot be pickled, or not be found by another process.
+        InvalidArgumentError: they cannot be pickled, or another process cannot import the function.
     """
     dumps: Callable[[Any], bytes] = pickle.dumps
     if getattr(function, "__module__", "") == "__main__":
@@ -79,7 +79,7 @@ def _pickled(function: Function, args: Sequence[Any]) -> bytes:
 
 
 class SpawnedJob:
-    """The job of the ranks, and after their end the end of the rank that was made for the call.
+    """The job of the spawned ranks. After their end, it also ends the rank that was made for the call.
 
     Attributes:
         error: why the job has failed; None if it has not.
@@ -103,7 +103,7 @@ class SpawnedJob:
         self._launch.end()
 
     def __call__(self) -> Request[None]:
-        """Return a request that completes when the rank has left. What its ranks print does not wait any more."""
+        """Return a request that completes when the rank has left. The spawned ranks now print without waiting."""
         self._forward.unlimit()
         return self._over
 
@@ -136,7 +136,7 @@ async def start(
     """Start ranks for `aiompi.spawn`, and return the communicator with them.
 
     Args:
-        count, merge, output, settings, options: as there.
+        count, merge, output, settings, options: as in `aiompi.spawn`.
         call: program or function, and its arguments.
     """
     program, args = call

@@ -54,7 +54,8 @@ class Messages(AsyncIterator[Received]):
 class Subscription(Protocol):
     """The publications of a topic, an asynchronous iterator over their objects.
 
-    It ends when this member leaves the world, or by `close`. A subscription that nothing refers to is closed.
+    The iteration ends when this member leaves the world, or by `close`. A subscription that nothing refers to is
+    closed.
 
     Attributes:
         dropped: number of objects that were dropped, because the subscription was full.
@@ -97,8 +98,9 @@ class Copies(Protocol):
 class SharedDict(Mapping[str, Any]):
     """A dict of which every member has a copy. It is read as a dict; writes are awaited.
 
-    Writes have one order at all members. An awaited write is in the copies of all. A read may see a write that its
-    writer still awaits. Cancelling a write leaves open whether it is made.
+    All members get the writes in one order. When the await of a write returns, the write is in the copies of all
+    members. A read may see a write that its writer still awaits. After the cancellation of a write, it is unknown
+    whether the write is made.
 
     Each read returns a new object, and changing it changes no copy. Keys are texts; values are objects as for `send`.
 
@@ -149,13 +151,13 @@ class SharedDict(Mapping[str, Any]):
         """Delete a key.
 
         Returns:
-            True if it was there.
+            True if the key had a value.
         """
         deleted: bool = await self._copies.write("delete", self._name, key, None, None)
         return deleted
 
     async def compare_and_set(self, key: str, old: object, new: object) -> bool:
-        """Set the value of a key if it equals another one.
+        """Set the value of a key if the present value equals another one.
 
         Args:
             key: the key. Without a value it counts as None.
@@ -194,18 +196,17 @@ class Talking:
     def handler(self, function: F) -> F:
         """Let other members call a function by its name; a decorator.
 
-        An `async` function runs as a task, and is cancelled when the caller gives up or fails. Another function runs in
-        the event loop, so that it must not block. The first handler of a rank lets calls be answered: until then they
-        wait.
+        An `async` function runs as a task, and is cancelled when the caller gives up or fails. A plain function runs in
+        the event loop, so that it must not block. Calls to a rank wait until the rank has its first handler.
 
         Args:
-            function: gets the arguments of `call`; its result is that of the call.
+            function: gets the arguments of `call`, which returns the result of the function.
 
         Returns:
             The function.
 
         Raises:
-            InvalidArgumentError: another handler has its name, or it is no function.
+            InvalidArgumentError: another handler has the name of the function, or `function` is no function.
 
         Example:
             @world.handler
@@ -218,8 +219,8 @@ class Talking:
     async def call(self, rank: int, name: str, *args: Any, timeout: float | None = None) -> Any:
         """Call a handler at a member, and return its result.
 
-        The handler is called at most once. If this call raises ProcessFailedError, it may have been called or not. At
-        most 1,000 calls of this member run at another one; further calls wait.
+        The handler is called at most once. If this call raises ProcessFailedError, the handler may have been called or
+        not. At most 1,000 calls of this member run at one other member at a time; further calls wait.
 
         Args:
             rank: the member, which may be this one.
@@ -247,15 +248,16 @@ class Talking:
     async def publish(self, topic: str, obj: object, *, confirm: bool = False) -> None:
         """Send an object to all subscriptions of a topic, at all members, this one included.
 
-        Each subscription gets the object at most once, and objects in the order of this member's calls. A member that
-        stays gets all objects; a member that fails or leaves may miss some. The object may be changed after the call.
-        The call waits while a member has 256 earlier objects of this member that have not reached its subscriptions.
+        Each subscription gets the object at most once, and gets the objects of this member in the order of its calls. A
+        member that stays gets all objects; a member that fails or leaves may miss some. The object may be changed after
+        the call. The call waits while a member has 256 earlier objects of this member that have not reached its
+        subscriptions.
 
         Args:
             topic: any text of at most 65,535 bytes.
             obj: an object as for `send`.
-            confirm: True to wait until the subscriptions of every member have it. Then the failure of this member
-                loses it no more.
+            confirm: True to wait until the subscriptions of every member have the object. After that, a failure of this
+                member cannot lose the object.
 
         Raises:
             InvalidArgumentError: the topic is no text, or too long.
@@ -279,7 +281,7 @@ class Talking:
                 `asyncio.QueueFull` after the objects that wait.
 
         Returns:
-            An asynchronous iterator over the objects. Cancelling a step loses none.
+            An asynchronous iterator over the objects. Cancelling a step loses no object.
 
         Raises:
             InvalidArgumentError: the topic, the bound or the policy is wrong.
@@ -294,7 +296,7 @@ class Talking:
         """Return a dict of which every member has a copy.
 
         A new member of a team has the whole copy when its `async with` begins. In a world that no other world follows,
-        writes wait until each rank has called this or another method of talk.
+        writes wait until each rank has called this or another method of `Talking`.
 
         Args:
             name: any text. The same name is the same dict at all members.

@@ -80,7 +80,7 @@ class Win(WindowCalls):
             comm: an intracommunicator.
 
         Returns:
-            A request whose result is the window; `memory` is this rank's.
+            A request whose result is the window; its `memory` is the memory of this rank.
 
         Raises:
             WindowError: awaiting it: the size is negative, or the unit not positive, at this rank or at another one.
@@ -154,7 +154,7 @@ class Win(WindowCalls):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self and error is None:  # after an error the others may not come
+        if self and error is None:  # after an error the other ranks may not call it
             await self.Free()
 
     # Operations.
@@ -164,7 +164,7 @@ class Win(WindowCalls):
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
 
@@ -173,7 +173,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
         core = self._admitted
@@ -186,7 +186,7 @@ class Win(WindowCalls):
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
 
@@ -195,7 +195,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
         core = self._admitted
@@ -208,7 +208,7 @@ class Win(WindowCalls):
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
@@ -218,7 +218,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
         core = self._admitted
@@ -229,13 +229,12 @@ class Win(WindowCalls):
     def Get_accumulate(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM
     ) -> Request[None]:
-        """Do what `Accumulate` does, and fetch the elements as they were (MPI_Get_accumulate, section 12.3.4).
+        """Do what `Accumulate` does, and fetch the old elements of the target (MPI_Get_accumulate, section 12.3.4).
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            result: a buffer specification of the same number of elements, which gets the target's elements as they
-                were.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            result: a buffer specification of the same number of elements; it gets the old elements of the target.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target: displacement in units of the target, `[displacement, count]` or `[displacement, count, type]`; by
                 default the displacement is 0, and the origin gives count and type.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
@@ -245,7 +244,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
         core = self._admitted
@@ -256,13 +255,12 @@ class Win(WindowCalls):
     def Fetch_and_op(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0, op: Op = SUM
     ) -> Request[None]:
-        """Combine an element with one of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
+        """Combine an element with an element of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
-            result: a buffer specification of the same number of elements, which gets the target's elements as they
-                were.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            result: a buffer specification of the same number of elements; it gets the old elements of the target.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target_disp: displacement in units of the target.
             op: a predefined operation such as SUM; REPLACE and NO_OP are defined for all types.
 
@@ -271,7 +269,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError, InvalidOpError: a wrong argument.
         """
         core = self._admitted
@@ -282,14 +280,13 @@ class Win(WindowCalls):
     def Compare_and_swap(
         self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0
     ) -> Request[None]:
-        """Set an element of another rank if it equals `compare`, and fetch it as it was (MPI_Compare_and_swap).
+        """Replace an element of another rank if it equals `compare`, and fetch its old value (MPI_Compare_and_swap).
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
             compare: one element: the value that is expected.
-            result: a buffer specification of the same number of elements, which gets the target's elements as they
-                were.
-            target_rank: rank, or PROC_NULL, with which nothing is done.
+            result: a buffer specification of the same number of elements; it gets the old elements of the target.
+            target_rank: rank; with PROC_NULL the call does nothing.
             target_disp: displacement in units of the target.
 
         Returns:
@@ -297,7 +294,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: no epoch is open for the target.
-            WindowError: the part is not within the memory of the target.
+            WindowError: the accessed part is not within the memory of the target.
             InvalidRankError, InvalidCountError, InvalidTypeError, InvalidBufferError: an argument is wrong.
         """
         core = self._admitted
@@ -311,13 +308,13 @@ class Win(WindowCalls):
         """End all accesses at all ranks, and begin an epoch in which all ranks may access all memory (MPI_Win_fence).
 
         Args:
-            assertion: MODE_NOPRECEDE if no accesses of this rank come before the fence, MODE_NOSUCCEED if none come
-                after it, so that the epoch ends. MODE_NOSTORE and MODE_NOPUT are not checked.
+            assertion: MODE_NOPRECEDE if no accesses of this rank come before the fence. MODE_NOSUCCEED if no accesses
+                come after the fence, which then begins no epoch. MODE_NOSTORE and MODE_NOPUT are not checked.
 
         Raises:
             WindowError: an epoch of another kind is open.
-            WindowError: the assertion is wrong; raised when all ranks have come, if accesses came before
-                MODE_NOPRECEDE.
+            WindowError: the assertion is wrong. If accesses came before MODE_NOPRECEDE, the error is raised when all
+                ranks have called the fence.
         """
         return AwaitableCall(self._run(lambda core: core.fence(assertion), "Fence"))
 
@@ -328,8 +325,8 @@ class Win(WindowCalls):
             async with win.fence():
                 win.Put(value, dest)
 
-        An exception that leaves the section, also a cancellation, begins the closing fence, so that no other rank waits
-        for it in vain. The exception continues at once, and the fence ends when all ranks have come.
+        An exception or a cancellation that leaves the section begins the closing fence, so that the other ranks do not
+        wait in vain. The exception continues at once; the fence ends when all ranks have called it.
         """
         try:
             await self.Fence()
@@ -358,10 +355,10 @@ class Win(WindowCalls):
 
         Args:
             group: processes of the window.
-            assertion: MODE_NOCHECK if each of them has called `Post` with it already.
+            assertion: MODE_NOCHECK if each of these processes has already called `Post` with MODE_NOCHECK.
 
         Returns:
-            A request that is complete when each of them has called `Post`.
+            A request that is complete when each of these processes has called `Post`.
 
         Raises:
             WindowError: awaiting it: another epoch is open, or the assertion is wrong.
@@ -377,7 +374,7 @@ class Win(WindowCalls):
         return AwaitableCall(self._usable("Wait").epochs.wait())
 
     def Test(self) -> bool:
-        """Do what `Wait` does, and return True, if that needs no waiting (MPI_Win_test)."""
+        """If `Wait` would return at once, do what it does and return True; otherwise return False (MPI_Win_test)."""
         return self._usable("Test").epochs.test()
 
     def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> AwaitableCall[None]:
@@ -385,7 +382,7 @@ class Win(WindowCalls):
 
         Args:
             rank: rank.
-            lock_type: LOCK_EXCLUSIVE, or LOCK_SHARED, which others may hold meanwhile.
+            lock_type: LOCK_EXCLUSIVE, or LOCK_SHARED if other ranks may hold the lock at the same time.
             assertion: MODE_NOCHECK is not checked: the call takes the lock as without it.
 
         Returns:
@@ -394,7 +391,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: awaiting it: an epoch for this rank is open, or another task waits for the same lock.
-            ProcessFailedError: awaiting it: the rank has failed, or one that held its lock.
+            ProcessFailedError: awaiting it: the rank has failed, or a rank that held its lock has failed.
         """
         return AwaitableCall(self._usable("Lock").epochs.locks.lock(rank, lock_type, assertion))
 
@@ -414,7 +411,7 @@ class Win(WindowCalls):
 
         Raises:
             WindowError: awaiting it: an epoch is open, or another task waits for a lock.
-            ProcessFailedError: awaiting it: a rank has failed that held a lock alone.
+            ProcessFailedError: awaiting it: a rank that held an exclusive lock has failed.
         """
         return AwaitableCall(self._usable("Lock_all").epochs.locks.lock_all(assertion))
 
@@ -424,14 +421,14 @@ class Win(WindowCalls):
 
     @contextlib.asynccontextmanager
     async def lock(self, rank: int, *, shared: bool = False) -> AsyncIterator[Self]:
-        """Return a section in which this rank holds the lock of a rank, and may access its memory.
+        """Return a section in which this rank holds the lock of a rank, and may access the memory of that rank.
 
             async with win.lock(0):
                 await win.Get(counter, 0)
 
         Args:
             rank: rank.
-            shared: True if others may hold the lock meanwhile.
+            shared: True if other ranks may hold the lock at the same time.
         """
         await self.Lock(rank, LOCK_SHARED if shared else LOCK_EXCLUSIVE)
         try:
@@ -441,7 +438,7 @@ class Win(WindowCalls):
 
     @contextlib.asynccontextmanager
     async def lock_all(self) -> AsyncIterator[Self]:
-        """Return a section in which this rank may access the memory of all ranks, as other ranks may (`Lock_all`)."""
+        """Return a section in which this rank may access the memory of all ranks, and so may others (`Lock_all`)."""
         await self.Lock_all()
         try:
             yield self
@@ -476,7 +473,7 @@ class Win(WindowCalls):
         return AwaitableCall(self._flush("Flush_local_all", None, local=True))
 
     def Sync(self) -> None:
-        """Check the window: loads and stores see the memory as it is in the model WIN_UNIFIED (MPI_Win_sync)."""
+        """Check the window only: with WIN_UNIFIED, loads and stores see the memory itself (MPI_Win_sync)."""
         self._admitted.check("Sync")
 
 

@@ -283,7 +283,7 @@ def _from_group(
     info: Info,
     errhandler: Errhandler | None,
 ) -> C:
-    """Return the communicator of this face for the object that a constructor makes of a group."""
+    """Return the communicator of this face for the core that a constructor makes of a group."""
     call = f"{kind.__name__}.{constructor.__name__.capitalize()}"
     check_running_loop(call, f"await aiompi.{call}(...)")
     process.check_thread()

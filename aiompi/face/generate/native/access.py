@@ -23,7 +23,7 @@ class Access(FileCalls):
 
     @property
     def _admitted(self) -> core.File:
-        """The file, for a call; refused to threads that may not make calls."""
+        """The file, for a call. A thread that may not make calls gets an error."""
         file = self._core
         file.comm.engine.driver.check_thread()
         return file

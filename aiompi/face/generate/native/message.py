@@ -1,4 +1,4 @@
-"""Messages that a matched probe has taken (MPI-3, section 3.8.2), in the native face."""
+"""Messages that a matched probe has taken (MPI-3, section 3.8.2), in the asyncio face."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Neighbourhood collectives of the native face (section 7.6 of MPI-3.1). IN_PLACE is not allowed in them."""
+"""Neighbourhood collectives of the asyncio face (section 7.6 of MPI-3.1). IN_PLACE is not allowed in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives on Python objects of the native face (chapter 4)."""
+"""Collectives on Python objects of the asyncio face (chapter 4)."""
 
 from __future__ import annotations
 
