@@ -44,12 +44,12 @@ def check(requests: Sequence[Request[Any]]) -> bool:
     """Return True if some requests are active.
 
     Raises:
-        InvalidRequestError: one of them is listed twice.
-        TypeError: not a sequence of requests.
+        InvalidRequestError: an active request is listed twice.
+        TypeError: `requests` is no sequence of requests.
     """
     if not isinstance(requests, Sequence) or not all(hasattr(kind, "_active") for kind in set(map(type, requests))):
         raise TypeError(f"requests is {requests!r}: expected a sequence of Request objects, such as a list")
-    if len(set(map(id, requests))) < len(requests):  # which null and inactive ones may be
+    if len(set(map(id, requests))) < len(requests):  # null and inactive requests may be listed twice
         active = [id(request) for request in requests if request._active is not None]
         if len(set(active)) < len(active):
             raise InvalidRequestError("a request is listed twice among those to be completed; list each once")
@@ -60,10 +60,10 @@ def wait_for_all(requests: Sequence[Request[Any]], kind: type[Request[Any]]) -> 
     """Wait until all requests are complete, or one has failed (MPI_Waitall, section 3.7.5).
 
     Args:
-        kind: class of most of them.
+        kind: class of most of the requests.
     """
     pending = pending_of(requests, kind)
-    # Whether such operations have failed is known only when their result is asked for.
+    # Operations in this list show only when their result is asked for whether they have failed.
     decoding: list[Any] = []
     if pending:
         check_caller()

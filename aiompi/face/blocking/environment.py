@@ -34,10 +34,10 @@ def Init_thread(required: int = THREAD_MULTIPLE) -> int:
     """Join the job now, as `Init`, for a program with threads (MPI_Init_thread, MPI-2).
 
     Args:
-        required: what threads will do, unless the setting `thread_level` says more. THREAD_SINGLE, THREAD_FUNNELED:
-            only the thread that joins makes calls; calls of other threads are refused. THREAD_SERIALIZED: any thread
-            makes calls, but never two at once; overlapping calls are refused. THREAD_MULTIPLE: any thread makes calls
-            at any time, and progress is made while the program computes.
+        required: least thread level of the program; the setting `thread_level` may ask for a higher level.
+            THREAD_SINGLE, THREAD_FUNNELED: only the thread that joins makes calls; calls of other threads are refused.
+            THREAD_SERIALIZED: any thread makes calls, but never two at once; overlapping calls are refused.
+            THREAD_MULTIPLE: any thread makes calls at any time, and progress is made while the program computes.
 
     Returns:
         The level that the program has: the required level or a higher one. THREAD_SINGLE gives THREAD_FUNNELED.

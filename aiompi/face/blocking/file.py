@@ -27,7 +27,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
     """A file that the processes of a communicator read and write (MPI-4.1, chapter 14), with mpi4py's names.
 
     Args:
-        file: to be another handle of; None for a null handle.
+        file: the file to which the new handle refers; None for a null handle.
     """
 
     __slots__ = ()
@@ -243,7 +243,7 @@ def Register_datarep(datarep: str, read_fn: Any, write_fn: Any, extent_fn: Any) 
         extent_fn: ignored, since extents are those of the native representation.
 
     Raises:
-        FileError: ERR_DUP_DATAREP: there is such a representation; ERR_CONVERSION: there are functions.
+        FileError: ERR_DUP_DATAREP if a representation has this name already; ERR_CONVERSION if functions are given.
     """
     core.register_datarep(text(datarep, "Register_datarep: datarep"), read_fn, write_fn)
 

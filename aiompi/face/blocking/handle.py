@@ -23,7 +23,7 @@ class Handle(CommunicatorHandle, NumberedByHandle):
     more.
 
     Args:
-        comm: to be another handle of; None for a null handle.
+        comm: the communicator to which the new handle refers; None for a null handle.
     """
 
     __slots__ = ("_core", "_predefined")
@@ -83,7 +83,7 @@ class Handle(CommunicatorHandle, NumberedByHandle):
         Args:
             call: the same call in the asyncio face, such as "Bcast(buf, root)".
         """
-        if ASYNCIO_EVENTS in modules and loop_is_running():  # a look at what is imported takes less than a call
+        if ASYNCIO_EVENTS in modules and loop_is_running():  # this look at the modules takes less time than a call
             check_running_loop(f"Comm.{call.partition('(')[0]}", f"await comm.{call}")
         core = self._core
         if get_ident() != process.driver.owner:
@@ -94,7 +94,7 @@ class Handle(CommunicatorHandle, NumberedByHandle):
         """Make the handle null.
 
         Args:
-            core: null communicator, which says in errors why it is null.
+            core: null communicator, which says in errors why the handle is null.
         """
         self._predefined = ""
         self._core = core

@@ -1,4 +1,4 @@
-"""Names of `MPI` that the Python modules of mpi4py use, such as mpi4py.util, for when they run on aiompi."""
+"""Names of `MPI` that Python modules of mpi4py, such as mpi4py.util, use when they run on aiompi."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _OF_C: Final = (
 
 #: type codes, as `Datatype.fromcode` takes them
 _typedict: Final = dict(CODES)
-#: those of numbers in C
+#: type codes of numbers in C
 _typedict_c: Final = {code: CODES[code] for code in _OF_C.split()}
-#: letters of the numbers of Fortran, which are not those of C
+#: type codes of numbers in Fortran; a letter does not mean the same as in C
 _typedict_f: Final = {
     "l": predefined.LOGICAL, "i": predefined.INTEGER, "s": predefined.REAL, "r": predefined.REAL,
     "d": predefined.DOUBLE_PRECISION, "c": predefined.COMPLEX, "z": predefined.DOUBLE_COMPLEX,
@@ -75,8 +75,8 @@ class _Context:
 
     Attributes:
         comm: the duplicate.
-        local: of an intercommunicator: one of the local group.
-        low: of an intercommunicator: True if the local group is the first one.
+        local: for an intercommunicator, a communicator of the local group.
+        low: for an intercommunicator, True if the local group is the first one.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -92,7 +92,7 @@ class _Context:
 
     @staticmethod
     def _is_low(comm: Intercomm) -> bool:
-        """Return True on the side whose lowest rank in the world is lower, on which both groups agree."""
+        """Return True in the group with the lowest rank in the world. Both groups agree which one that is."""
         own, other = comm.Get_group().members, comm.Get_remote_group().members
         return min(own) < min(other)
 

@@ -30,7 +30,8 @@ class _Taken:
         message: None is the message from PROC_NULL.
 
     Attributes:
-        retain: keeps a message that a receive gave back from becoming unexpected again when this object is deleted.
+        retain: for a message that a receive gave back, lets the message outlive this object without becoming
+            unexpected.
     """
 
     __slots__ = ("__weakref__", "core", "message", "retain")
@@ -45,7 +46,7 @@ class Message(Reference[_Taken]):
     """A message that no other receive can get. The handle is MESSAGE_NULL, and false, after the message is received.
 
     Args:
-        message: to be another handle of; None for a null handle.
+        message: the message to which the new handle refers; None for a null handle.
     """
 
     __slots__ = ()
@@ -76,7 +77,7 @@ class Message(Reference[_Taken]):
     def _receive(self, memory: Place | None, status: Status | None) -> Any:
         """Receive the message; if a signal handler raises meanwhile, the message can be received again."""
         receive = self._start(memory, status)
-        del memory  # an error keeps this frame
+        del memory  # the traceback of an error keeps this frame, which must not keep the memory
         wait(receive)
         return receive.result()
 
@@ -84,7 +85,7 @@ class Message(Reference[_Taken]):
         taken = self._denoted
         if taken is None:
             raise InvalidRequestError("the message is MPI_MESSAGE_NULL: there is none, or it was received before")
-        home = taken.core  # alone, so that the receive does not keep its message
+        home = taken.core  # without `taken`, so that the receive does not keep its message
         core = home or process.runtime.self_comm
         process.check_thread()
         decode = process.codec.loads if memory is None else None
@@ -112,7 +113,7 @@ class Message(Reference[_Taken]):
         Args:
             comm: a communicator.
             source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB; ANY_TAG where a message is received or probed.
+            tag: 0..TAG_UB or ANY_TAG.
             status: filled with the envelope of the message.
 
         Returns:
@@ -133,7 +134,7 @@ class Message(Reference[_Taken]):
         Args:
             comm: a communicator.
             source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB; ANY_TAG where a message is received or probed.
+            tag: 0..TAG_UB or ANY_TAG.
             status: filled with the envelope of the message.
 
         Returns:
@@ -161,7 +162,7 @@ class Message(Reference[_Taken]):
             A request whose result is the object.
 
         Raises:
-            InvalidRequestError: it has been received already.
+            InvalidRequestError: the message has been received already.
             InvalidTypeError: completing it: the message is no object.
         """
         return Request._denote(self._start(None))
@@ -176,7 +177,7 @@ class Message(Reference[_Taken]):
             The object.
 
         Raises:
-            InvalidRequestError: it has been received already.
+            InvalidRequestError: the message has been received already.
             InvalidTypeError: the message is no object.
             BlockingCallError: an event loop is running in this thread.
         """
@@ -194,7 +195,7 @@ class Message(Reference[_Taken]):
             A request whose result is the Status.
 
         Raises:
-            InvalidRequestError: it has been received already.
+            InvalidRequestError: the message has been received already.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             TruncationError: completing it: the message is longer than the buffer.
         """
@@ -209,7 +210,7 @@ class Message(Reference[_Taken]):
             status: filled with the envelope of the message.
 
         Raises:
-            InvalidRequestError: it has been received already.
+            InvalidRequestError: the message has been received already.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             TruncationError: the message is longer than the buffer.
             BlockingCallError: an event loop is running in this thread.

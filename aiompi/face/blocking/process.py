@@ -100,7 +100,7 @@ class Process:
         self.initialized = True
 
     def join(self, level: int = THREAD_SINGLE) -> Runtime:
-        """Join the job, unless this process is a rank. It may join again after it has left.
+        """Join the job, unless this process is a rank. The process may join again after it has left.
 
         Args:
             level: least thread level that the program needs; the settings may ask for a higher one.
@@ -134,7 +134,7 @@ class Process:
         if driver.level > THREAD_FUNNELED:
             self._take_turns()
         driver.start()
-        self._runtime = runtime  # last: other threads take it as it is from now on
+        self._runtime = runtime  # last, because other threads use it from now on
 
     def _attend(self) -> None:
         """Attend to uncaught exceptions, forks, and the end of the process."""
@@ -164,14 +164,14 @@ class Process:
         """Check that the calling thread may make calls.
 
         Raises:
-            LocalProtocolError: it may not.
+            LocalProtocolError: the thread may not make calls.
         """
         if get_ident() != self.driver.owner and self._runtime is not None:
             self.driver.check_thread()
 
     def expect_threads(self) -> None:
         """Let calls take turns from the first one on, if the settings allow calls of several threads."""
-        with contextlib.suppress(InvalidArgumentError):  # the first call raises it
+        with contextlib.suppress(InvalidArgumentError):  # the first call raises this error
             if load_settings().thread_level in THREAD_LEVELS[THREAD_SERIALIZED:]:
                 self._take_turns()
 
@@ -187,7 +187,7 @@ class Process:
 
     @contextlib.contextmanager
     def _begin_early(self, call: str) -> Iterator[None]:
-        """Begin a call before the start, which may be the first one; it takes its turn once it needs the rank."""
+        """Begin a call before the start, such as the first one. The call takes its turn once it needs the rank."""
         thread = get_ident()
         if thread in self._early:
             yield
@@ -203,7 +203,7 @@ class Process:
         """Let the call of this thread take its turn, if it began before the start.
 
         Raises:
-            LocalProtocolError: it did not begin by a method that takes turns; or see `BlockingDriver.exclusive`.
+            LocalProtocolError: the call did not begin by a method that takes turns; or see `BlockingDriver.exclusive`.
         """
         self._early.pop(get_ident(), refuse_stale_method)()
 

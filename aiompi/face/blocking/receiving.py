@@ -36,7 +36,7 @@ class Receives(Handle):
     def _exchange(self, receive: EngineRequest[T], send: Callable[[], EngineRequest[None]]) -> T:
         try:
             sending = send()
-            del send  # an error keeps this frame, and shall not keep the memory
+            del send  # the traceback of an error keeps this frame, which must not keep the memory
             self._finish(sending)
             del sending
         except BaseException:
@@ -170,7 +170,7 @@ class Receives(Handle):
         Args:
             sendobj: any object that can be pickled; it must not be changed before the send is complete: large arrays in
                 it are not copied, and an object of many items is encoded in slices between turns of the event loop,
-                with later messages behind it.
+                while later messages wait behind it.
             dest: rank, or PROC_NULL.
             sendtag: 0..TAG_UB.
             recvbuf: ignored, with a warning: objects of any size are received without a buffer.
@@ -411,7 +411,7 @@ class Probes(Handle):
         return envelope is not None
 
     def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
-        """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3).
+        """Wait for a message and take it: only the receives of the `Message` can get it (MPI_Mprobe, MPI-3).
 
         Args:
             source: rank, ANY_SOURCE or PROC_NULL.
@@ -436,7 +436,7 @@ class Probes(Handle):
     def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
         """Take the message that a receive would get now (MPI_Improbe, MPI-3).
 
-        No receive but the message's own can get it.
+        Only the receives of the `Message` can get it.
 
         Args:
             source: rank, ANY_SOURCE or PROC_NULL.

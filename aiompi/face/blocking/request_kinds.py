@@ -50,7 +50,7 @@ class Prequest(Request[T]):
             requests: a sequence of requests.
 
         Raises:
-            InvalidRequestError: one cannot be started; those before it have been.
+            InvalidRequestError: a request cannot be started; the requests before it have been started.
         """
         for request in several(requests, "requests", "persistent requests"):
             if not isinstance(request, Prequest):
@@ -61,7 +61,7 @@ class Prequest(Request[T]):
         """Make the request null; see `Request.Free` (MPI_Request_free, section 3.9).
 
         Raises:
-            InvalidRequestError: it is null, or partitioned and active.
+            InvalidRequestError: the request is null, or partitioned and active.
         """
         if isinstance(self._core, PartitionedSend | PartitionedReceive):
             self._core.refuse_active("Free")
@@ -72,10 +72,10 @@ class Prequest(Request[T]):
     def Pready(self, partition: int) -> None:
         """Send a partition, which must not be changed from now on (MPI_Pready, MPI-4).
 
-        Any thread may call this that may call MPI at all (`Init_thread`).
+        Any thread that may make MPI calls (`Init_thread`) may make this call.
 
         Args:
-            partition: its number, 0 or above; each once in a run.
+            partition: number of the partition, 0 or above. A run sends each partition once.
 
         Raises:
             InvalidRequestError: the request is not of a partitioned send, or has not been started.
@@ -87,8 +87,8 @@ class Prequest(Request[T]):
         """Send the partitions from one to another; see `Pready` (MPI_Pready_range, MPI-4).
 
         Args:
-            partition_low: number of the first.
-            partition_high: number of the last.
+            partition_low: number of the first partition.
+            partition_high: number of the last partition.
 
         Raises:
             InvalidRequestError: the request is not of a partitioned send, or has not been started.
@@ -101,7 +101,7 @@ class Prequest(Request[T]):
         """Send several partitions; see `Pready` (MPI_Pready_list, MPI-4).
 
         Args:
-            partitions: their numbers.
+            partitions: numbers of the partitions.
 
         Raises:
             InvalidRequestError: the request is not of a partitioned send, or has not been started.
@@ -114,10 +114,10 @@ class Prequest(Request[T]):
         """Test whether a partition has arrived, and may be used (MPI_Parrived, MPI-4).
 
         Args:
-            partition: its number, 0 or above. The sender may have another number of partitions.
+            partition: number of the partition, 0 or above. The sender may have another number of partitions.
 
         Returns:
-            True if it has arrived, or the request is null or inactive.
+            True if the partition has arrived, or the request is null or inactive.
 
         Raises:
             InvalidRequestError: the request is not of a partitioned receive.
@@ -167,13 +167,10 @@ class Grequest(Request[Any]):
 
         Args:
             query_fn: called with (status, *args, **kwargs) when the request is completed; fills the status.
-            free_fn: called with (*args, **kwargs) when it is not needed any more.
-            cancel_fn: called with (completed, *args, **kwargs) when it is cancelled.
+            free_fn: called with (*args, **kwargs) when the request is not needed any more.
+            cancel_fn: called with (completed, *args, **kwargs) when the request is cancelled.
             args: arguments of these functions.
-            kwargs: arguments of these functions.
-
-        Raises:
-            InvalidRequestError: the request is null, or complete already.
+            kwargs: keyword arguments of these functions.
         """
         engine = process.runtime.engine
         return cls._denote(GeneralizedRequest(engine, query_fn, free_fn, cancel_fn, args or (), kwargs or {}))
@@ -187,14 +184,13 @@ class Grequest(Request[Any]):
         self.complete()
 
     def complete(self, obj: object = None) -> None:
-        """Complete the operation with an object, which `wait` and `test` return; see `Complete` (MPI_Wait, section
-        3.7.3).
+        """Complete the operation with an object, which `wait` and `test` return (MPI_Grequest_complete).
 
         Args:
             obj: a Python object.
 
         Raises:
-            MPIError: the operation failed.
+            InvalidRequestError: the request is null, or complete already.
         """
         process.check_thread()
         if self._core is None or self._core.done():

@@ -46,7 +46,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
     """A nonblocking operation (section 3.7). Once it has been completed it is REQUEST_NULL, and false.
 
     Args:
-        request: to be another handle of; None for a null handle.
+        request: the request to which the new handle refers; None for a null handle.
     """
 
     __slots__ = ()
@@ -223,7 +223,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         If the operation fails, the job ends, since no call is left that could report the failure (section 2.7).
 
         Raises:
-            InvalidRequestError: it is null.
+            InvalidRequestError: the request is null.
         """
         if self._core is None:
             raise InvalidRequestError("Request.Free: the request is MPI_REQUEST_NULL")
@@ -235,7 +235,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Call `Free` unless the request is null (MPI_Request_free, section 3.7.3).
 
         Raises:
-            InvalidRequestError: it is null.
+            InvalidRequestError: the request is null.
         """
         if self._core is not None:
             self.Free()
@@ -271,7 +271,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
-            What each of them received, in the order of the requests.
+            The object that each request received, in the order of the requests.
 
         Raises:
             InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
@@ -301,14 +301,14 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
     def testall(
         cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
     ) -> tuple[bool, list[Any] | None]:
-        """Complete all requests if they are complete; see `Testall` (MPI_Testall, section 3.7.5).
+        """Complete all requests if `waitall` would return at once; see `Testall` (MPI_Testall, section 3.7.5).
 
         Args:
             requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
-            (True, what each of them received), or (False, None).
+            (True, the objects that the requests received), or (False, None).
 
         Raises:
             InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
@@ -328,7 +328,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
             status: filled with the envelope of a received message; the empty status for a null request.
 
         Returns:
-            Its index; UNDEFINED if no request is active.
+            The index of the request; UNDEFINED if no request is active.
 
         Raises:
             MPIError: the operation failed.
@@ -344,7 +344,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
             status: filled with the envelope of a received message; the empty status for a null request.
 
         Returns:
-            Its index, and what it received.
+            The index of the request, and the object that it received.
 
         Raises:
             MPIError: the operation failed.
@@ -353,7 +353,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
 
     @classmethod
     def Testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool]:
-        """Complete one request if any is complete (MPI_Testany, section 3.7.5); see `Wait`.
+        """Complete one request whose operation is complete, if any (MPI_Testany, section 3.7.5); see `Wait`.
 
         Args:
             requests: a sequence of requests.
@@ -361,8 +361,8 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
 
         Returns:
             (index, True) if a request is complete, (UNDEFINED, True) if no request is active, otherwise (UNDEFINED,
-            False). The text of MPI-1.1 prints False for none that is active. True is what later versions of the
-            standard say, and other implementations return.
+            False). If no request is active, the text of MPI-1.1 has False; later versions of the standard and other
+            implementations have True.
 
         Raises:
             MPIError: the operation failed.
@@ -372,7 +372,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
 
     @classmethod
     def testany(cls, requests: Sequence[Request[Any]], status: Status | None = None) -> tuple[int, bool, Any]:
-        """Complete one request if any is complete; see `Testany` (MPI_Testany, section 3.7.5).
+        """Complete one request whose operation is complete, if any; see `Testany` (MPI_Testany, section 3.7.5).
 
         Args:
             requests: a sequence of requests.
@@ -403,7 +403,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
-            The indices of all requests that are complete; None if none is active.
+            The indices of all requests that are complete; None if no request is active.
 
         Raises:
             InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
@@ -433,14 +433,14 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
 
     @classmethod
     def Testsome(cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None) -> list[int] | None:
-        """Complete all requests that are complete (MPI_Testsome, section 3.7.5); see `Waitall`.
+        """Complete all requests whose operations are complete (MPI_Testsome, section 3.7.5); see `Waitall`.
 
         Args:
             requests: completed ones become null; requests that are pending when another one fails do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
-            Their indices, which may be none; None if no request is active.
+            The indices of these requests, which may be none; None if no request is active.
 
         Raises:
             InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
@@ -452,7 +452,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
     def testsome(
         cls, requests: Sequence[Request[Any]], statuses: list[Status] | None = None
     ) -> tuple[list[int] | None, list[Any] | None]:
-        """Complete all requests that are complete; see `Testsome` (MPI_Testsome, section 3.7.5).
+        """Complete all requests whose operations are complete; see `Testsome` (MPI_Testsome, section 3.7.5).
 
         Args:
             requests: completed ones become null; requests that are pending when another one fails do not change.
@@ -481,11 +481,11 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
 
         Returns:
             (index, True) if a request is complete, (UNDEFINED, True) if no request is active, otherwise (UNDEFINED,
-            False). The text of MPI-1.1 prints False for none that is active. True is what later versions of the
-            standard say, and other implementations return.
+            False). If no request is active, the text of MPI-1.1 has False; later versions of the standard and other
+            implementations have True.
 
         Raises:
-            MPIError: the operation failed.
+            InvalidRequestError: an active request is listed twice.
         """
         found, active = look(requests)
         if found is not None:
@@ -500,15 +500,14 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Do what `Testall` does, but leave the requests as they are (MPI_Request_get_status_all).
 
         Args:
-            requests: completed ones become null; requests that are pending when another one fails do not change.
+            requests: a sequence of requests, which do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
-            True if all requests were complete or one has failed; otherwise False, and no request is changed.
+            True if all requests are complete, successfully or not.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
-                request that is not complete.
+            InvalidRequestError: an active request is listed twice.
         """
         look(requests)
         if not all(map(is_done, requests)):
@@ -523,15 +522,14 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Do what `Testsome` does, but leave the requests as they are (MPI_Request_get_status_some).
 
         Args:
-            requests: completed ones become null; requests that are pending when another one fails do not change.
+            requests: a sequence of requests, which do not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
-            Their indices, which may be none; None if no request is active.
+            The indices of these requests, which may be none; None if no request is active.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
-                request that is not complete.
+            InvalidRequestError: an active request is listed twice.
         """
         if not look(requests)[1]:
             return None

@@ -51,7 +51,7 @@ class ObjectSends(Handle):
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start to send an object, buffered mode (sections 3.4 and 3.6).
 
-        The send is complete when the message is in the attached buffer, which is at once unless it has many items.
+        The send is complete when the message is in the attached buffer: at once, unless the object has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -64,7 +64,7 @@ class ObjectSends(Handle):
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidTypeError: the object cannot be turned into a message.
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
             ProcessFailedError: completing it: the other rank has failed.
         """
         return Request._denote(self._isend_object(obj, dest, tag, Mode.BUFFERED))
@@ -140,7 +140,7 @@ class ObjectSends(Handle):
     def bsend(self, obj: object, dest: int, tag: int = 0) -> None:
         """Send an object, buffered mode (sections 3.4 and 3.6).
 
-        The send is complete when the message is in the attached buffer, which is at once unless it has many items.
+        The send is complete when the message is in the attached buffer: at once, unless the object has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -150,7 +150,7 @@ class ObjectSends(Handle):
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidTypeError: the object cannot be turned into a message.
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
         """
@@ -248,7 +248,7 @@ class BufferSends(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
             ProcessFailedError: completing it: the other rank has failed.
         """
         return Request._denote(self._isend_buffer(buf, dest, tag, Mode.BUFFERED))
@@ -338,7 +338,7 @@ class BufferSends(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
             ProcessFailedError: the other rank has failed.
             BlockingCallError: an event loop is running in this thread.
         """
@@ -421,7 +421,7 @@ class BufferSends(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
             ProcessFailedError: completing it: the other rank has failed.
         """
         core = self._admitted
@@ -523,7 +523,7 @@ def _start_copy(core: Communicator, obj: object, dest: int, tag: int, mode: Mode
     payload, nbytes = process.codec.dumps(obj)
     own = len(payload) == 1 and type(payload[0]) is bytes
     if not own and nbytes > core.engine.shm_eager_limit:
-        payload, own = [joined(payload, nbytes)], True  # from which the receiver may copy it later
+        payload, own = [joined(payload, nbytes)], True  # the receiver may copy from this memory later
     request = core.isend(payload, nbytes, dest, tag, mode)
     if not own and isinstance(request, Send) and not request.released and not request.done():
         request.detach()

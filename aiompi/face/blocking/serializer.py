@@ -45,7 +45,7 @@ class Pickle:
 
     @property
     def PROTOCOL(self) -> int | None:
-        """Protocol with which the function that makes bytes is called; None for a program's function without one."""
+        """Protocol that is passed to the function that makes bytes; None if a function of the program gets none."""
         return self._protocol
 
     @PROTOCOL.setter

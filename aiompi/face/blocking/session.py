@@ -34,10 +34,10 @@ class Session(SessionCalls):
 
     @classmethod
     def Init(cls, info: Info = INFO_NULL, errhandler: Errhandler | None = None) -> Self:
-        """Open a session (MPI_Session_init). The first call of a process joins its job, when all its ranks do.
+        """Open a session (MPI_Session_init). The first call joins the job, and returns when every rank has joined.
 
         A process may open any number of sessions, at once or one after the other, before and beside the World Model.
-        After Finalize a process may open sessions as long as a session is open that was opened before Finalize.
+        After Finalize, a process may open sessions as long as a session from before Finalize is open.
 
         Args:
             info: hints. "thread_level" is "MPI_THREAD_MULTIPLE" or another level, as for `Init_thread`; it counts if

@@ -179,7 +179,7 @@ class Win(WindowCalls):
     def Put(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> None:
         """Write to the memory of another rank (MPI_Put, section 12.3.1).
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
@@ -217,7 +217,7 @@ class Win(WindowCalls):
     def Get(self, origin: BufSpec, target_rank: int, target: TargetSpec = None) -> None:
         """Read from the memory of another rank (MPI_Get, section 12.3.2).
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
@@ -255,7 +255,7 @@ class Win(WindowCalls):
     def Accumulate(self, origin: BufSpec, target_rank: int, target: TargetSpec = None, op: Op = SUM) -> None:
         """Combine elements with elements in another rank's memory, each atomically (MPI_Accumulate, section 12.3.4).
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
@@ -297,7 +297,7 @@ class Win(WindowCalls):
     ) -> None:
         """Do what `Accumulate` does, and fetch the old elements of the target (MPI_Get_accumulate, section 12.3.4).
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
@@ -343,7 +343,7 @@ class Win(WindowCalls):
     ) -> None:
         """Combine an element with an element of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
@@ -365,7 +365,7 @@ class Win(WindowCalls):
     ) -> None:
         """Replace an element of another rank if it equals `compare`, and fetch its old value (MPI_Compare_and_swap).
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.

@@ -8,10 +8,11 @@ A collective of the asyncio face such as `Bcast` is the source of up to five for
 of its source, its docstring with the changes that the form needs, and one call.
 
 Other modules of the asyncio face get further forms of their calls, such as `isend`, `ssend` and `Send_init`
-(`started`): `native/sending.py` has the code of `generate/native/sending.py`, written by hand, and these forms.
+(`started`): `native/sending.py` has these forms, and the code of `generate/native/sending.py`, which is written by
+hand.
 
 Other modules of the blocking face are twins (`twins`) of modules of the asyncio face: `blocking/file.py` has the
-methods of `native/file.py`, and the code of `generate/blocking/file.py`, written by hand.
+methods of `native/file.py`, and the code of `generate/blocking/file.py`, which is written by hand.
 
 The files are committed, so that editors and type checkers read them like any other file; ruff formats them.
 """
@@ -33,7 +34,7 @@ def _is_up_to_date(written: File) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or with --check name those that are not up to date."""
+    """Write the files that are not up to date, and print their names; with --check only print the names."""
     changes = "--check" not in arguments
     count = 0
     for written in WRITTEN:  # in their order: some follow from others

@@ -21,11 +21,11 @@ class Source:
     """A method of the asyncio face that other forms follow from.
 
     Attributes:
-        name: of the method.
+        name: name of the method.
         doc: its docstring.
-        signatures: the function with its arguments, and before it those of its overloads.
-        function: what it calls, such as `buffers.bcast`.
-        arguments: of this call, after the communicator.
+        signatures: definitions of its overloads, and after them the definition of the method.
+        function: name of the function that the method calls, such as `buffers.bcast`.
+        arguments: arguments of this call, after the communicator.
     """
 
     def __init__(self, signatures: list[ast.FunctionDef]) -> None:
@@ -62,7 +62,7 @@ class Source:
 
     @property
     def standard(self) -> str:
-        """Where the standard defines it, such as "section 4.4"."""
+        """Where the standard defines the method, such as "section 4.4"."""
         found = _STANDARD.search(self.doc.summary)
         assert found is not None, f"the first sentence of {self.name} names no section of the standard"
         return found[1]

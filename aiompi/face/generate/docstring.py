@@ -47,7 +47,7 @@ class Doc:
         return [" ".join(entry.split()) for entry in re.split(r"\n(?=\S)", section) if entry]
 
     def errors(self, when: str) -> list[str]:
-        """Return the entries on errors, with other words in place of "awaiting it: "."""
+        """Return the entries on errors, with `when` in place of "awaiting it: "."""
         return [entry.replace("awaiting it: ", when) for entry in self.entries("Raises")]
 
     @property
@@ -83,7 +83,7 @@ def section(entries: Iterable[str], hanging: str = "    ") -> str:
 
 
 def waiting(example: str) -> str:
-    """Return the example of the asyncio face for the blocking one."""
+    """Return the example for the blocking face that follows from an example of the asyncio face."""
     example = _TIMED.sub(lambda timed: textwrap.dedent(timed[1]), example)
     return (
         example.replace("await ", "")

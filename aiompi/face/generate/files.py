@@ -28,8 +28,8 @@ def first_line(inputs: Sequence[str]) -> str:
 
 
 def formatted(text: str, path: str) -> str:
-    """Return a text as ruff formats it, without imports that it does not use."""
-    name = str(Path(__file__).parents[1] / path)  # whose settings apply
+    """Return a text as ruff formats it, without unused imports."""
+    name = str(Path(__file__).parents[1] / path)  # the settings for this path apply
     for command in (["check", "--quiet", "--select", "I,F401", "--fix"], ["format", "--quiet"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", name, "-"]
         text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout

@@ -214,7 +214,7 @@ class Started:
     """A file of the asyncio face with its forms.
 
     Attributes:
-        path: of the file, such as "native/access.py".
+        path: path of the file, such as "native/access.py".
     """
 
     path: str

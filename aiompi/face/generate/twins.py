@@ -6,15 +6,15 @@ asyncio face. They have the signatures and docstrings of that class, with the ch
 rules:
 
     AwaitableCall[T]         the call waits and returns T: `return AwaitableCall(x)` is `return self._finish(x)`, and
-                             where `x` is `self._made(...)`, `made: T = self._finish(x)` and `return made`
-    AwaitableCall[Status]    the call fills its argument `status` and returns None; where the asyncio face has no
+                             if `x` is `self._made(...)`, `made: T = self._finish(x)` and `return made`
+    AwaitableCall[Status]    the call fills its argument `status` and returns None; if the asyncio face has no
                              such argument, `return AwaitableCall(x)` is `self._access(x, status)`
     Request[T]               the call starts the operation: `return x` is `return Request._denote(x)`
     PersistentRequest[T]     likewise, with `Prequest`
     anything else            as it is
 
-A method of the parts may have the name of a method of the asyncio face. Then it gives the body; `...` stands for the
-body by the rules. It may also give the types of its arguments, entries of its docstring (`...` stands for the first
+A method of the parts may have the name of a method of the asyncio face. Such a method gives the body; `...` stands for
+the body by the rules. It may also give the types of its arguments, entries of its docstring (`...` stands for the first
 sentence), and its result type. A method of the parts whose first sentence is "Start `Put` ..." follows from `Put` in
 the same way. A function follows from the method of the same name. Coroutines and properties are left to the parts.
 """
@@ -34,9 +34,9 @@ from .files import beginning, formatted, read
 
 _FILLED: Final = "filled with the number of bytes that were read or written, which its `Get_count` counts in elements."
 _STARTED: Final = "A request; `Wait` or `Test` completes it."
-#: what the asyncio face says of such a request
+#: words of the asyncio face on the request of a call that starts an operation
 _AWAITED: Final = ", whose request is kept and awaited later"
-#: the first sentence of a method that starts what another one does
+#: beginning of the first sentence of a method that starts the operation of another method
 _STARTS: Final = re.compile(r"Start (?:an? )?`(\w+)`")
 
 
@@ -44,8 +44,8 @@ class Module:
     """A module as text and tree.
 
     Attributes:
-        lines: of its text.
-        tree: its statements.
+        lines: lines of the text.
+        tree: syntax tree of the text.
     """
 
     def __init__(self, text: str) -> None:
@@ -139,7 +139,7 @@ class Call:
 
     @property
     def lacks_status(self) -> bool:
-        """True if the asyncio face has no argument for it."""
+        """True if the asyncio face has no argument for the status."""
         return self.returns_status and all(argument.arg != "status" for argument in self.own.args.args)
 
     def render(self) -> str:

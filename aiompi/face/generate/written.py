@@ -56,11 +56,11 @@ class Written:
     """A file that is written, with one class.
 
     Attributes:
-        path: of the file.
-        doc: its docstring.
-        name: of the class.
+        path: path of the file.
+        doc: docstring of the file.
+        name: name of the class.
         about: docstring of the class.
-        forms: files of the asyncio face, and the forms in which the class has their methods.
+        forms: files of the asyncio face, each with the forms in which the class has its methods.
     """
 
     path: str

@@ -16,8 +16,8 @@ class Access(FileCalls):
 
     Offsets and positions count elementary types of the view. The result is the Status, whose `Get_count` tells how much
     was read or written; fewer bytes are read only at the end of the file. The call itself raises errors of arguments.
-    The await raises errors of the file, and all errors of collective accesses. When its await is cancelled, an access
-    that is not collective ends between two pieces; the bytes before that are written.
+    The await raises errors of the file, and all errors of collective accesses. When the await of an access that is not
+    collective is cancelled, the access ends between two pieces; a write has then written the bytes before that place.
     """
 
     __slots__ = ()

@@ -48,7 +48,7 @@ class Message:
             A request whose result is the object.
 
         Raises:
-            InvalidRequestError: it has been received already.
+            InvalidRequestError: the message has been received already.
             InvalidTypeError: awaiting it: the message is no object.
         """
         return self._take(None, self._codec, status)
@@ -63,7 +63,7 @@ class Message:
             A request, to be awaited once, whose result is the object.
 
         Raises:
-            InvalidRequestError: it has been received already.
+            InvalidRequestError: the message has been received already.
             InvalidTypeError: awaiting it: the message is no object.
         """
         return AwaitableCall(self.irecv(status))
@@ -80,7 +80,7 @@ class Message:
             A request whose result is the Status.
 
         Raises:
-            InvalidRequestError: it has been received already.
+            InvalidRequestError: the message has been received already.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             TruncationError: awaiting it: the message is longer than the buffer.
         """
@@ -98,7 +98,7 @@ class Message:
             A request, to be awaited once, whose result is the Status.
 
         Raises:
-            InvalidRequestError: it has been received already.
+            InvalidRequestError: the message has been received already.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             TruncationError: awaiting it: the message is longer than the buffer.
         """

@@ -25,8 +25,8 @@ class ObjectSends(Handle):
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
-                are not copied, and an object of many items is encoded in slices between turns of the event loop, with
-                later messages behind it.
+                are not copied, and an object of many items is encoded in slices between turns of the event loop, while
+                later messages wait behind it.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 
@@ -51,7 +51,7 @@ class ObjectSends(Handle):
     def ibsend(self, obj: object, dest: int, tag: int = 0) -> Request[None]:
         """Start to send an object, buffered mode (sections 3.4 and 3.6).
 
-        The send is complete when the message is in the attached buffer, which is at once unless it has many items.
+        The send is complete when the message is in the attached buffer: at once, unless the object has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -64,7 +64,7 @@ class ObjectSends(Handle):
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidTypeError: the object cannot be turned into a message.
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
             ProcessFailedError: awaiting it: the other rank has failed.
         """
         return self._isend_object(obj, dest, tag, Mode.BUFFERED)
@@ -115,8 +115,8 @@ class ObjectSends(Handle):
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
-                are not copied, and an object of many items is encoded in slices between turns of the event loop, with
-                later messages behind it.
+                are not copied, and an object of many items is encoded in slices between turns of the event loop, while
+                later messages wait behind it.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 
@@ -147,7 +147,7 @@ class ObjectSends(Handle):
     def bsend(self, obj: object, dest: int, tag: int = 0) -> AwaitableCall[None]:
         """Send an object, buffered mode (sections 3.4 and 3.6).
 
-        The send is complete when the message is in the attached buffer, which is at once unless it has many items.
+        The send is complete when the message is in the attached buffer: at once, unless the object has many items.
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete.
@@ -160,7 +160,7 @@ class ObjectSends(Handle):
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.
             InvalidTypeError: the object cannot be turned into a message.
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
             ProcessFailedError: awaiting it: the other rank has failed.
 
         Cancelling:
@@ -273,7 +273,7 @@ class BufferSends(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
             ProcessFailedError: awaiting it: the other rank has failed.
         """
         return self._isend_buffer(buf, dest, tag, Mode.BUFFERED)
@@ -369,7 +369,7 @@ class BufferSends(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
             ProcessFailedError: awaiting it: the other rank has failed.
 
         Cancelling:
@@ -461,7 +461,7 @@ class BufferSends(Handle):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             InvalidRankError, InvalidTagError: an argument is out of range.
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
             ProcessFailedError: awaiting it: the other rank has failed.
         """
         core = self._admitted
@@ -537,7 +537,7 @@ class BufferSends(Handle):
         return self._admitted.attachment.detach()
 
     def Flush_buffer(self) -> Request[None]:
-        """Complete when all messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
+        """Wait until all messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
 
         Returns:
             A request.

@@ -29,10 +29,10 @@ class BufferCollectives(Handle):
         self._finish(buffers.barrier.begin(self._entered("Barrier()")))
 
     def Bcast(self, buf: BufSpec, root: int = 0) -> None:
-        """Fill the buffer of every rank with the root's (section 4.4).
+        """Fill the buffer of every rank with the content of the root's buffer (section 4.4).
 
         Args:
-            buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
+            buf: (count,) items, read at the root and written at all other ranks; the root's buffer may be read-only.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Raises:
@@ -49,7 +49,7 @@ class BufferCollectives(Handle):
         self._finish(buffers.bcast.begin(self._entered("Bcast(buf, root)"), buf, root))
 
     def Scatter(self, sendbuf: BufSpecB | None, recvbuf: BufSpec | InPlace, root: int = 0) -> None:
-        """Block i of the root's buffer goes to rank i (section 4.6).
+        """Send block i of the root's buffer to rank i (section 4.6).
 
         Args:
             sendbuf: at the root (size, count) items, C order; ignored elsewhere.
@@ -71,11 +71,12 @@ class BufferCollectives(Handle):
         self._finish(buffers.scatter.begin(self._entered("Scatter(sendbuf, recvbuf, root)"), sendbuf, recvbuf, root))
 
     def Scatterv(self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0) -> None:
-        """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
+        """Send each rank a block of the root's buffer, of any length and at any place (section 4.6).
 
         Args:
-            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
-                of its items, and the position of the first, in items; blocks may overlap; ignored elsewhere.
+            sendbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
+                count is the number of items for a rank, a displacement is the position of the first of them, in items.
+                Blocks may overlap.
             recvbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root leaves its block
                 where it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
@@ -95,10 +96,10 @@ class BufferCollectives(Handle):
         self._finish(buffers.scatterv.begin(self._entered("Scatterv(sendbuf, recvbuf, root)"), sendbuf, recvbuf, root))
 
     def Gather(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB | None, root: int = 0) -> None:
-        """The buffers of all ranks become the blocks of the root's (section 4.5).
+        """Collect the buffers of all ranks as the blocks of the root's buffer (section 4.5).
 
         Args:
-            sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
+            sendbuf: (count,) items; IN_PLACE at the root if its block is in `recvbuf` already.
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
@@ -120,8 +121,8 @@ class BufferCollectives(Handle):
 
         Args:
             sendbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root.
-            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
-                of its items, and the position of the first, in items; ignored elsewhere.
+            recvbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
+                count is the number of items from a rank, a displacement is the position of the first of them, in items.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Raises:
@@ -160,8 +161,8 @@ class BufferCollectives(Handle):
         """Every rank gets the buffers of all ranks, of any lengths, at given places (section 4.7).
 
         Args:
-            sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
-            recvbuf: as of `Gatherv`, with the same counts on all ranks.
+            sendbuf: (count,) items, whose number may differ from rank to rank; or IN_PLACE.
+            recvbuf: a specification as in `Gatherv`, with the same counts on all ranks.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -176,7 +177,7 @@ class BufferCollectives(Handle):
         self._finish(buffers.allgatherv.begin(self._entered("Allgatherv(sendbuf, recvbuf)"), sendbuf, recvbuf))
 
     def Alltoall(self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB) -> None:
-        """Block r of every rank goes to rank r (section 4.8).
+        """Send block r of every rank to rank r (section 4.8).
 
         Args:
             sendbuf: (size, count) items, C order; or IN_PLACE if the items are in `recvbuf`, from which they are copied
@@ -220,8 +221,8 @@ class BufferCollectives(Handle):
         """Do what `Alltoallv` does, with a datatype for each rank (MPI-2).
 
         Args:
-            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
-            recvbuf: the same.
+            sendbuf: `[buf, (counts, displs), types]` with displacements in bytes, `[buf, types]`, or IN_PLACE.
+            recvbuf: a specification of the same form.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -288,10 +289,11 @@ class BufferCollectives(Handle):
         """Combine the buffers of all ranks; rank i gets segment i of the result (section 4.10).
 
         Args:
-            sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items. Under IN_PLACE it holds the items of all ranks, and the result replaces
-                the first of them.
-            recvcounts: number of items for each rank; None on all ranks for the numbers of items in their `recvbuf`.
+            sendbuf: (sum(recvcounts),) items, or IN_PLACE if they are in `recvbuf`.
+            recvbuf: (recvcounts[rank],) items. With IN_PLACE it holds the items for all ranks, and the result replaces
+                the first items.
+            recvcounts: number of items for each rank; None on all ranks if each rank gets as many items as its
+                `recvbuf` has.
             op: operation, defined for the datatype.
 
         Raises:
@@ -316,10 +318,10 @@ class BufferCollectives(Handle):
         """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a specification is the
-                count of one block, also in `recvbuf`.
-            recvbuf: (count,) items. Under IN_PLACE it holds the items of all blocks, and the result replaces the first
-                of them.
+            sendbuf: (size, count) items, C order, or IN_PLACE if they are in `recvbuf`. A count in this specification,
+                or in `recvbuf`, is the count of one block.
+            recvbuf: (count,) items. With IN_PLACE it holds the items of all blocks, and the result replaces the first
+                items.
             op: operation, defined for the datatype.
 
         Raises:

@@ -61,7 +61,7 @@ class Collectives(BufferCollectives, NonblockingCollectives, ObjectCollectives, 
             sendobj: `size` objects, one for each rank, or None for `size` times None.
 
         Returns:
-            The list of what the ranks sent here, in rank order.
+            The list of the objects that the ranks sent here, in rank order.
 
         Raises:
             InvalidTypeError: an object cannot be turned into a message.
@@ -90,10 +90,10 @@ class NeighborhoodCollectives(NeighborhoodForms):
         """Send an object to each neighbour (section 7.6.2 of MPI-3.1).
 
         Args:
-            sendobj: `outdegree` objects, or None instead of as many None.
+            sendobj: `outdegree` objects, or None for `outdegree` times None.
 
         Returns:
-            The list of what the neighbours sent, in the order of `inedges`.
+            The list of the objects that the neighbours sent, in the order of `inedges`.
 
         Raises:
             InvalidTypeError: an object cannot be turned into a message.

@@ -20,7 +20,7 @@ class NeighborhoodForms(Handle):
     __slots__ = ()
 
     def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> None:
-        """Send one block to all neighbours; their blocks become those of `recvbuf` (section 7.6.1 of MPI-3.1).
+        """Send one block to all neighbours, and receive their blocks into `recvbuf` (section 7.6.1 of MPI-3.1).
 
         Args:
             sendbuf: (count,) items.
@@ -68,7 +68,7 @@ class NeighborhoodForms(Handle):
         )
 
     def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> None:
-        """Send each neighbour its block; the neighbours' blocks become those of `recvbuf` (section 7.6.2 of MPI-3.1).
+        """Send each neighbour its block, and receive the neighbours' blocks into `recvbuf` (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: (outdegree, count) items, C order.
@@ -95,7 +95,7 @@ class NeighborhoodForms(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
                 overlap.
-            recvbuf: the same for the incoming edges.
+            recvbuf: a specification of the same form, for the incoming edges.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -118,8 +118,8 @@ class NeighborhoodForms(Handle):
         """Do what `Neighbor_alltoallv` does, with a datatype for each neighbour (section 7.6.2 of MPI-3.1).
 
         Args:
-            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
-            recvbuf: the same.
+            sendbuf: `[buf, (counts, displs), types]` with displacements in bytes, or `[buf, types]`.
+            recvbuf: a specification of the same form.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: a buffer specification is wrong.
@@ -161,7 +161,7 @@ class NeighborhoodForms(Handle):
         )
 
     def Ineighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> Request[None]:
-        """Start a `Neighbor_allgather`: send one block to all neighbours; their blocks become those of `recvbuf`
+        """Start a `Neighbor_allgather`: send one block to all neighbours, and receive their blocks into `recvbuf`
         (section 7.6.1 of MPI-3.1).
 
         Args:
@@ -209,7 +209,7 @@ class NeighborhoodForms(Handle):
         return Request._denote(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
 
     def Ineighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> Request[None]:
-        """Start a `Neighbor_alltoall`: send each neighbour its block; the neighbours' blocks become those of `recvbuf`
+        """Start a `Neighbor_alltoall`: send each neighbour its block, and receive the neighbours' blocks into `recvbuf`
         (section 7.6.2 of MPI-3.1).
 
         Args:
@@ -239,7 +239,7 @@ class NeighborhoodForms(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
                 overlap.
-            recvbuf: the same for the incoming edges.
+            recvbuf: a specification of the same form, for the incoming edges.
 
         Returns:
             A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
@@ -262,8 +262,8 @@ class NeighborhoodForms(Handle):
         7.6.2 of MPI-3.1).
 
         Args:
-            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
-            recvbuf: the same.
+            sendbuf: `[buf, (counts, displs), types]` with displacements in bytes, or `[buf, types]`.
+            recvbuf: a specification of the same form.
 
         Returns:
             A request; `Wait` or `Test` completes it, and then this rank may use its buffers again.
@@ -366,7 +366,7 @@ class NeighborhoodForms(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
                 overlap.
-            recvbuf: the same for the incoming edges.
+            recvbuf: a specification of the same form, for the incoming edges.
             info: hints, of which none is known.
 
         Returns:
@@ -391,8 +391,8 @@ class NeighborhoodForms(Handle):
         MPI-3.1).
 
         Args:
-            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
-            recvbuf: the same.
+            sendbuf: `[buf, (counts, displs), types]` with displacements in bytes, or `[buf, types]`.
+            recvbuf: a specification of the same form.
             info: hints, of which none is known.
 
         Returns:

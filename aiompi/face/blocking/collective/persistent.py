@@ -49,7 +49,7 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Bcast`; all ranks bind in the same order (MPI-4; section 4.4).
 
         Args:
-            buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
+            buf: (count,) items, read at the root and written at all other ranks; the root's buffer may be read-only.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -121,8 +121,9 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Scatterv`; all ranks bind in the same order (MPI-4; section 4.6).
 
         Args:
-            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
-                of its items, and the position of the first, in items; blocks may overlap; ignored elsewhere.
+            sendbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
+                count is the number of items for a rank, a displacement is the position of the first of them, in items.
+                Blocks may overlap.
             recvbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root leaves its block
                 where it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
@@ -160,7 +161,7 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Gather`; all ranks bind in the same order (MPI-4; section 4.5).
 
         Args:
-            sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
+            sendbuf: (count,) items; IN_PLACE at the root if its block is in `recvbuf` already.
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             info: hints, of which none is known.
@@ -197,8 +198,8 @@ class PersistentCollectives(Handle):
 
         Args:
             sendbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root.
-            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
-                of its items, and the position of the first, in items; ignored elsewhere.
+            recvbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
+                count is the number of items from a rank, a displacement is the position of the first of them, in items.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -255,8 +256,8 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Allgatherv`; all ranks bind in the same order (MPI-4; section 4.7).
 
         Args:
-            sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
-            recvbuf: as of `Gatherv`, with the same counts on all ranks.
+            sendbuf: (count,) items, whose number may differ from rank to rank; or IN_PLACE.
+            recvbuf: a specification as in `Gatherv`, with the same counts on all ranks.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -342,8 +343,8 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Alltoallw`; all ranks bind in the same order (MPI-4; MPI-2).
 
         Args:
-            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
-            recvbuf: the same.
+            sendbuf: `[buf, (counts, displs), types]` with displacements in bytes, `[buf, types]`, or IN_PLACE.
+            recvbuf: a specification of the same form.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -453,10 +454,11 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Reduce_scatter`; all ranks bind in the same order (MPI-4; section 4.10).
 
         Args:
-            sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items. Under IN_PLACE it holds the items of all ranks, and the result replaces
-                the first of them.
-            recvcounts: number of items for each rank; None on all ranks for the numbers of items in their `recvbuf`.
+            sendbuf: (sum(recvcounts),) items, or IN_PLACE if they are in `recvbuf`.
+            recvbuf: (recvcounts[rank],) items. With IN_PLACE it holds the items for all ranks, and the result replaces
+                the first items.
+            recvcounts: number of items for each rank; None on all ranks if each rank gets as many items as its
+                `recvbuf` has.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -494,10 +496,10 @@ class PersistentCollectives(Handle):
         """Bind the arguments of `Reduce_scatter_block`; all ranks bind in the same order (MPI-4; MPI-2.2).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a specification is the
-                count of one block, also in `recvbuf`.
-            recvbuf: (count,) items. Under IN_PLACE it holds the items of all blocks, and the result replaces the first
-                of them.
+            sendbuf: (size, count) items, C order, or IN_PLACE if they are in `recvbuf`. A count in this specification,
+                or in `recvbuf`, is the count of one block.
+            recvbuf: (count,) items. With IN_PLACE it holds the items of all blocks, and the result replaces the first
+                items.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.

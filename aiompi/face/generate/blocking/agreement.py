@@ -45,7 +45,7 @@ class Agreement(Handle):
     def Ishrink(self) -> tuple[Self, Request[None]]:
         """
         Returns:
-            The communicator, not to be used before the request is complete.
+            The communicator and the request. The communicator must not be used before the request is complete.
         """
         core = self._admitted
         made: Self = self._kin(core)._hold(_PENDING)

@@ -71,7 +71,7 @@ class Comm(
 
     @classmethod
     def _denote(cls, denoted: Communicator) -> Self:
-        """Return a handle of this kind's class if that class derives from `cls`, otherwise of `cls`."""
+        """Return a handle of the class for this kind of communicator if that derives from `cls`, otherwise of `cls`."""
         kind = Intercomm if denoted.remote is not None else _ARRANGED[type(denoted.topology)]
         return cast(Self, (kind if issubclass(kind, cls) else cls)()._hold(denoted))
 
@@ -96,7 +96,7 @@ class Comm(
     def Idup(self, info) -> tuple[C, Request[None]]:
         """
         Returns:
-            The duplicate, not to be used before the request is complete.
+            The duplicate and the request. The duplicate must not be used before the request is complete.
         """
         core = self._admitted
         copy: C = self._like(_PENDING)
@@ -109,7 +109,7 @@ class Comm(
     def Idup_with_info(self, info) -> tuple[C, Request[None]]:
         """
         Returns:
-            The duplicate, not to be used before the request is complete.
+            The duplicate and the request. The duplicate must not be used before the request is complete.
         """
         return self.Idup(info)
 
@@ -251,9 +251,10 @@ class Intercomm(Comm, Collectives):
 
 
 class _Unborn(Intracomm):
-    """A predefined communicator before its first use, which initialises.
+    """A predefined communicator before its first use, which joins the job.
 
-    If calls are wrapped, this lookup wraps them, so that even the very first call is wrapped.
+    If calls are to be wrapped, the first lookup of a method joins the job and wraps them, so that even the first call
+    is wrapped.
     """
 
     __slots__ = ()

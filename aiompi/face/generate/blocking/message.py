@@ -29,7 +29,8 @@ class _Taken:
         message: None is the message from PROC_NULL.
 
     Attributes:
-        retain: keeps a message that a receive gave back from becoming unexpected again when this object is deleted.
+        retain: for a message that a receive gave back, lets the message outlive this object without becoming
+            unexpected.
     """
 
     __slots__ = ("__weakref__", "core", "message", "retain")
@@ -44,7 +45,7 @@ class Message(Reference[_Taken]):
     """A message that no other receive can get. The handle is MESSAGE_NULL, and false, after the message is received.
 
     Args:
-        message: to be another handle of; None for a null handle.
+        message: the message to which the new handle refers; None for a null handle.
     """
 
     __slots__ = ()
@@ -87,7 +88,7 @@ class Message(Reference[_Taken]):
     def _receive(self, memory: Place | None, status: Status | None) -> Any:
         """Receive the message; if a signal handler raises meanwhile, the message can be received again."""
         receive = self._start(memory, status)
-        del memory  # an error keeps this frame
+        del memory  # the traceback of an error keeps this frame, which must not keep the memory
         wait(receive)
         return receive.result()
 
@@ -95,7 +96,7 @@ class Message(Reference[_Taken]):
         taken = self._denoted
         if taken is None:
             raise InvalidRequestError("the message is MPI_MESSAGE_NULL: there is none, or it was received before")
-        home = taken.core  # alone, so that the receive does not keep its message
+        home = taken.core  # without `taken`, so that the receive does not keep its message
         core = home or process.runtime.self_comm
         process.check_thread()
         decode = process.codec.loads if memory is None else None
@@ -123,7 +124,7 @@ class Message(Reference[_Taken]):
         Args:
             comm: a communicator.
             source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB; ANY_TAG where a message is received or probed.
+            tag: 0..TAG_UB or ANY_TAG.
             status: filled with the envelope of the message.
 
         Returns:
@@ -144,7 +145,7 @@ class Message(Reference[_Taken]):
         Args:
             comm: a communicator.
             source: rank, ANY_SOURCE or PROC_NULL.
-            tag: 0..TAG_UB; ANY_TAG where a message is received or probed.
+            tag: 0..TAG_UB or ANY_TAG.
             status: filled with the envelope of the message.
 
         Returns:

@@ -119,7 +119,7 @@ class Receives(Handle):
     def _exchange(self, receive: EngineRequest[T], send: Callable[[], EngineRequest[None]]) -> T:
         try:
             sending = send()
-            del send  # an error keeps this frame, and shall not keep the memory
+            del send  # the traceback of an error keeps this frame, which must not keep the memory
             self._finish(sending)
             del sending
         except BaseException:

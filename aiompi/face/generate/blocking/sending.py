@@ -129,7 +129,7 @@ def _start_copy(core: Communicator, obj: object, dest: int, tag: int, mode: Mode
     payload, nbytes = process.codec.dumps(obj)
     own = len(payload) == 1 and type(payload[0]) is bytes
     if not own and nbytes > core.engine.shm_eager_limit:
-        payload, own = [joined(payload, nbytes)], True  # from which the receiver may copy it later
+        payload, own = [joined(payload, nbytes)], True  # the receiver may copy from this memory later
     request = core.isend(payload, nbytes, dest, tag, mode)
     if not own and isinstance(request, Send) and not request.released and not request.done():
         request.detach()

@@ -75,7 +75,7 @@ class Win(WindowCalls):
     def Put(self, origin, target_rank, target) -> None:
         """...
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
         """
         if not self._admitted.put_at_once(origin, target_rank, target):
             self._operate(self._put(origin, target_rank, target))
@@ -87,7 +87,7 @@ class Win(WindowCalls):
     def Get(self, origin, target_rank, target) -> None:
         """...
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
         """
         if not self._admitted.get_at_once(origin, target_rank, target):
             self._operate(self._get(origin, target_rank, target))
@@ -99,7 +99,7 @@ class Win(WindowCalls):
     def Accumulate(self, origin, target_rank, target, op) -> None:
         """...
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
         """
         if not self._admitted.accumulate_at_once(origin, None, target_rank, target, op):
             self._operate(self._accumulate(origin, target_rank, target, op))
@@ -111,7 +111,7 @@ class Win(WindowCalls):
     def Get_accumulate(self, origin, result, target_rank, target, op) -> None:
         """...
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
         """
         if result is None or not self._admitted.accumulate_at_once(origin, result, target_rank, target, op):
             self._operate(self._get_accumulate(origin, result, target_rank, target, op))
@@ -123,7 +123,7 @@ class Win(WindowCalls):
     def Fetch_and_op(self, origin, result, target_rank, target_disp, op) -> None:
         """...
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
         """
         if result is None or not self._admitted.fetch_at_once(origin, result, target_rank, target_disp, op):
             self._operate(self._fetch_and_op(origin, result, target_rank, target_disp, op))
@@ -131,7 +131,7 @@ class Win(WindowCalls):
     def Compare_and_swap(self, origin, compare, result, target_rank, target_disp) -> None:
         """...
 
-        It is complete at the end of the epoch, or after a flush.
+        The operation is complete at the end of the epoch, or after a flush.
         """
         if not self._admitted.swap_at_once(origin, compare, result, target_rank, target_disp):
             self._operate(self._compare_and_swap(origin, compare, result, target_rank, target_disp))

@@ -54,7 +54,7 @@ class Message:
             A request, to be awaited once, whose result is the object.
 
         Raises:
-            InvalidRequestError: it has been received already.
+            InvalidRequestError: the message has been received already.
             InvalidTypeError: awaiting it: the message is no object.
         """
         return AwaitableCall(self.irecv(status))
@@ -75,7 +75,7 @@ class Message:
             A request, to be awaited once, whose result is the Status.
 
         Raises:
-            InvalidRequestError: it has been received already.
+            InvalidRequestError: the message has been received already.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
             TruncationError: awaiting it: the message is longer than the buffer.
         """

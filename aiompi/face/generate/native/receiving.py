@@ -126,7 +126,7 @@ class Receives(ObjectSends, BufferSends):
         Args:
             sendobj: any object that can be pickled; it must not be changed before the send is complete: large arrays in
                 it are not copied, and an object of many items is encoded in slices between turns of the event loop,
-                with later messages behind it.
+                while later messages wait behind it.
             dest: rank, or PROC_NULL.
             sendtag: 0..TAG_UB.
             source: rank, ANY_SOURCE or PROC_NULL.
@@ -295,7 +295,7 @@ class Probes(ObjectSends):
     def mprobe(
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
     ) -> AwaitableCall[Message]:
-        """Wait for a message and take it: no receive but the message's own can get it (MPI_Mprobe, MPI-3).
+        """Wait for a message and take it: only the receives of the `Message` can get it (MPI_Mprobe, MPI-3).
 
         Args:
             source: rank, ANY_SOURCE or PROC_NULL.
@@ -321,7 +321,7 @@ class Probes(ObjectSends):
     def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message | None:
         """Take the message that a receive would get now (MPI_Improbe, MPI-3).
 
-        No receive but the message's own can get it.
+        Only the receives of the `Message` can get it.
 
         Args:
             source: rank, ANY_SOURCE or PROC_NULL.

@@ -42,8 +42,8 @@ class ObjectSends(Handle):
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
-                are not copied, and an object of many items is encoded in slices between turns of the event loop, with
-                later messages behind it.
+                are not copied, and an object of many items is encoded in slices between turns of the event loop, while
+                later messages wait behind it.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 
@@ -72,10 +72,10 @@ class ObjectSends(Handle):
         return core.own_send(payload, nbytes, dest, tag)
 
     def bsend(self):
-        """The send is complete when the message is in the attached buffer, which is at once unless it has many items.
+        """The send is complete when the message is in the attached buffer: at once, unless the object has many items.
 
         Raises:
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
         """
 
     def ssend(self):
@@ -155,7 +155,7 @@ class BufferSends(Handle):
         """The send is complete at once: the message waits in the attached buffer.
 
         Raises:
-            InvalidBufferError: the attached buffer has not enough room, or there is none.
+            InvalidBufferError: the attached buffer has too little room, or no buffer is attached.
         """
 
     def Ssend(self):
@@ -206,7 +206,7 @@ class BufferSends(Handle):
         return self._admitted.attachment.detach()
 
     def Flush_buffer(self) -> Request[None]:
-        """Complete when all messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
+        """Wait until all messages that are now in the attached buffer have left (MPI_Comm_flush_buffer, MPI-4.1).
 
         Returns:
             A request.

@@ -1,4 +1,4 @@
-"""Collectives of the asyncio face (chapter 4). An await that is cancelled leaves them running: the others need them."""
+"""Collectives of the asyncio face (chapter 4). They go on when their await is cancelled: the other ranks need them."""
 
 from aiompi.face.native.collective.movement import MovingCollectives
 from aiompi.face.native.collective.nonblocking import NonblockingCollectives

@@ -36,10 +36,10 @@ class MovingCollectives(Handle):
         return AwaitableCall(buffers.barrier.using(algorithm)(self._admitted))
 
     def Bcast(self, buf: BufSpec, root: int = 0, *, algorithm: str | None = None) -> AwaitableCall[None]:
-        """Fill the buffer of every rank with the root's (section 4.4).
+        """Fill the buffer of every rank with the content of the root's buffer (section 4.4).
 
         Args:
-            buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
+            buf: (count,) items, read at the root and written at all other ranks; the root's buffer may be read-only.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -66,7 +66,7 @@ class MovingCollectives(Handle):
     def Scatter(
         self, sendbuf: BufSpecB | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
     ) -> AwaitableCall[None]:
-        """Block i of the root's buffer goes to rank i (section 4.6).
+        """Send block i of the root's buffer to rank i (section 4.6).
 
         Args:
             sendbuf: at the root (size, count) items, C order; ignored elsewhere.
@@ -98,11 +98,12 @@ class MovingCollectives(Handle):
     def Scatterv(
         self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
     ) -> AwaitableCall[None]:
-        """Blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
+        """Send each rank a block of the root's buffer, of any length and at any place (section 4.6).
 
         Args:
-            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
-                of its items, and the position of the first, in items; blocks may overlap; ignored elsewhere.
+            sendbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
+                count is the number of items for a rank, a displacement is the position of the first of them, in items.
+                Blocks may overlap.
             recvbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root leaves its block
                 where it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
@@ -132,10 +133,10 @@ class MovingCollectives(Handle):
     def Gather(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB | None, root: int = 0, *, algorithm: str | None = None
     ) -> AwaitableCall[None]:
-        """The buffers of all ranks become the blocks of the root's (section 4.5).
+        """Collect the buffers of all ranks as the blocks of the root's buffer (section 4.5).
 
         Args:
-            sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
+            sendbuf: (count,) items; IN_PLACE at the root if its block is in `recvbuf` already.
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -167,8 +168,8 @@ class MovingCollectives(Handle):
 
         Args:
             sendbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root.
-            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
-                of its items, and the position of the first, in items; ignored elsewhere.
+            recvbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
+                count is the number of items from a rank, a displacement is the position of the first of them, in items.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -227,8 +228,8 @@ class MovingCollectives(Handle):
         """Every rank gets the buffers of all ranks, of any lengths, at given places (section 4.7).
 
         Args:
-            sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
-            recvbuf: as of `Gatherv`, with the same counts on all ranks.
+            sendbuf: (count,) items, whose number may differ from rank to rank; or IN_PLACE.
+            recvbuf: a specification as in `Gatherv`, with the same counts on all ranks.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -253,7 +254,7 @@ class MovingCollectives(Handle):
     def Alltoall(
         self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
     ) -> AwaitableCall[None]:
-        """Block r of every rank goes to rank r (section 4.8).
+        """Send block r of every rank to rank r (section 4.8).
 
         Args:
             sendbuf: (size, count) items, C order; or IN_PLACE if the items are in `recvbuf`, from which they are copied
@@ -317,8 +318,8 @@ class MovingCollectives(Handle):
         """Do what `Alltoallv` does, with a datatype for each rank (MPI-2).
 
         Args:
-            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
-            recvbuf: the same.
+            sendbuf: `[buf, (counts, displs), types]` with displacements in bytes, `[buf, types]`, or IN_PLACE.
+            recvbuf: a specification of the same form.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:

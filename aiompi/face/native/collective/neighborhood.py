@@ -22,7 +22,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
     __slots__ = ()
 
     def Neighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> AwaitableCall[None]:
-        """Send one block to all neighbours; their blocks become those of `recvbuf` (section 7.6.1 of MPI-3.1).
+        """Send one block to all neighbours, and receive their blocks into `recvbuf` (section 7.6.1 of MPI-3.1).
 
         Args:
             sendbuf: (count,) items.
@@ -74,7 +74,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
         return AwaitableCall(neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf))
 
     def Neighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> AwaitableCall[None]:
-        """Send each neighbour its block; the neighbours' blocks become those of `recvbuf` (section 7.6.2 of MPI-3.1).
+        """Send each neighbour its block, and receive the neighbours' blocks into `recvbuf` (section 7.6.2 of MPI-3.1).
 
         Args:
             sendbuf: (outdegree, count) items, C order.
@@ -105,7 +105,7 @@ class NeighborhoodCollectives(NeighborhoodForms):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges;
                 blocks may overlap.
-            recvbuf: the same for the incoming edges.
+            recvbuf: a specification of the same form, for the incoming edges.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -130,8 +130,8 @@ class NeighborhoodCollectives(NeighborhoodForms):
         """Do what `Neighbor_alltoallv` does, with a datatype for each neighbour (section 7.6.2 of MPI-3.1).
 
         Args:
-            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
-            recvbuf: the same.
+            sendbuf: `[buf, (counts, displs), types]` with displacements in bytes, or `[buf, types]`.
+            recvbuf: a specification of the same form.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.

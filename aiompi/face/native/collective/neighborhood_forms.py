@@ -22,7 +22,7 @@ class NeighborhoodForms(Handle):
     _codec: Codec
 
     def Ineighbor_allgather(self, sendbuf: BufSpec, recvbuf: BufSpecB) -> Request[None]:
-        """Start a `Neighbor_allgather`: send one block to all neighbours; their blocks become those of `recvbuf`
+        """Start a `Neighbor_allgather`: send one block to all neighbours, and receive their blocks into `recvbuf`
         (section 7.6.1 of MPI-3.1).
 
         Args:
@@ -78,7 +78,7 @@ class NeighborhoodForms(Handle):
         return neighborhood.neighbor_allgatherv(self._admitted, sendbuf, recvbuf)
 
     def Ineighbor_alltoall(self, sendbuf: BufSpecB, recvbuf: BufSpecB) -> Request[None]:
-        """Start a `Neighbor_alltoall`: send each neighbour its block; the neighbours' blocks become those of `recvbuf`
+        """Start a `Neighbor_alltoall`: send each neighbour its block, and receive the neighbours' blocks into `recvbuf`
         (section 7.6.2 of MPI-3.1).
 
         Args:
@@ -112,7 +112,7 @@ class NeighborhoodForms(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
                 overlap.
-            recvbuf: the same for the incoming edges.
+            recvbuf: a specification of the same form, for the incoming edges.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -139,8 +139,8 @@ class NeighborhoodForms(Handle):
         7.6.2 of MPI-3.1).
 
         Args:
-            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
-            recvbuf: the same.
+            sendbuf: `[buf, (counts, displs), types]` with displacements in bytes, or `[buf, types]`.
+            recvbuf: a specification of the same form.
 
         Returns:
             A request; when it is complete, this rank may use its buffers again.
@@ -302,7 +302,7 @@ class NeighborhoodForms(Handle):
         Args:
             sendbuf: `[buf, counts]`, `[buf, (counts, displs)]`, also with a type, for the outgoing edges; blocks may
                 overlap.
-            recvbuf: the same for the incoming edges.
+            recvbuf: a specification of the same form, for the incoming edges.
             info: hints, of which none is known.
 
         Returns:
@@ -329,8 +329,8 @@ class NeighborhoodForms(Handle):
         MPI-3.1).
 
         Args:
-            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, or `[buf, types]`.
-            recvbuf: the same.
+            sendbuf: `[buf, (counts, displs), types]` with displacements in bytes, or `[buf, types]`.
+            recvbuf: a specification of the same form.
             info: hints, of which none is known.
 
         Returns:

@@ -40,10 +40,10 @@ class NonblockingCollectives(Handle):
         return buffers.barrier.using(algorithm)(self._admitted)
 
     def Ibcast(self, buf: BufSpec, root: int = 0, *, algorithm: str | None = None) -> Request[None]:
-        """Start a `Bcast`: fill the buffer of every rank with the root's (section 4.4).
+        """Start a `Bcast`: fill the buffer of every rank with the content of the root's buffer (section 4.4).
 
         Args:
-            buf: (count,) items; read at the root, where it may be read-only, and written elsewhere.
+            buf: (count,) items, read at the root and written at all other ranks; the root's buffer may be read-only.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -71,7 +71,7 @@ class NonblockingCollectives(Handle):
     def Iscatter(
         self, sendbuf: BufSpecB | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
     ) -> Request[None]:
-        """Start a `Scatter`: block i of the root's buffer goes to rank i (section 4.6).
+        """Start a `Scatter`: send block i of the root's buffer to rank i (section 4.6).
 
         Args:
             sendbuf: at the root (size, count) items, C order; ignored elsewhere.
@@ -104,11 +104,13 @@ class NonblockingCollectives(Handle):
     def Iscatterv(
         self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
     ) -> Request[None]:
-        """Start a `Scatterv`: blocks of any lengths, from places in the root's buffer, go to the ranks (section 4.6).
+        """Start a `Scatterv`: send each rank a block of the root's buffer, of any length and at any place (section
+        4.6).
 
         Args:
-            sendbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
-                of its items, and the position of the first, in items; blocks may overlap; ignored elsewhere.
+            sendbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
+                count is the number of items for a rank, a displacement is the position of the first of them, in items.
+                Blocks may overlap.
             recvbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root leaves its block
                 where it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
@@ -139,10 +141,10 @@ class NonblockingCollectives(Handle):
     def Igather(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpecB | None, root: int = 0, *, algorithm: str | None = None
     ) -> Request[None]:
-        """Start a `Gather`: the buffers of all ranks become the blocks of the root's (section 4.5).
+        """Start a `Gather`: collect the buffers of all ranks as the blocks of the root's buffer (section 4.5).
 
         Args:
-            sendbuf: (count,) items; IN_PLACE at the root when its block is in place.
+            sendbuf: (count,) items; IN_PLACE at the root if its block is in `recvbuf` already.
             recvbuf: at the root (size, count) items, C order; ignored elsewhere.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -176,8 +178,8 @@ class NonblockingCollectives(Handle):
 
         Args:
             sendbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root.
-            recvbuf: at the root `[buf, counts]`, `[buf, (counts, displs)]`, also with a type: for each rank the number
-                of its items, and the position of the first, in items; ignored elsewhere.
+            recvbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
+                count is the number of items from a rank, a displacement is the position of the first of them, in items.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -239,8 +241,8 @@ class NonblockingCollectives(Handle):
         4.7).
 
         Args:
-            sendbuf: (count,) items, of which each rank has its own number, or IN_PLACE.
-            recvbuf: as of `Gatherv`, with the same counts on all ranks.
+            sendbuf: (count,) items, whose number may differ from rank to rank; or IN_PLACE.
+            recvbuf: a specification as in `Gatherv`, with the same counts on all ranks.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -266,7 +268,7 @@ class NonblockingCollectives(Handle):
     def Ialltoall(
         self, sendbuf: BufSpecB | InPlace, recvbuf: BufSpecB, *, algorithm: str | None = None
     ) -> Request[None]:
-        """Start an `Alltoall`: block r of every rank goes to rank r (section 4.8).
+        """Start an `Alltoall`: send block r of every rank to rank r (section 4.8).
 
         Args:
             sendbuf: (size, count) items, C order; or IN_PLACE if the items are in `recvbuf`, from which they are copied
@@ -332,8 +334,8 @@ class NonblockingCollectives(Handle):
         """Start an `Alltoallw`: do what `Alltoallv` does, with a datatype for each rank (MPI-2).
 
         Args:
-            sendbuf: `[buf, (counts, displs), types]`, displacements in bytes, `[buf, types]`, or IN_PLACE.
-            recvbuf: the same.
+            sendbuf: `[buf, (counts, displs), types]` with displacements in bytes, `[buf, types]`, or IN_PLACE.
+            recvbuf: a specification of the same form.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
         Returns:
@@ -437,10 +439,11 @@ class NonblockingCollectives(Handle):
         4.10).
 
         Args:
-            sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items. Under IN_PLACE it holds the items of all ranks, and the result replaces
-                the first of them.
-            recvcounts: number of items for each rank; None on all ranks for the numbers of items in their `recvbuf`.
+            sendbuf: (sum(recvcounts),) items, or IN_PLACE if they are in `recvbuf`.
+            recvbuf: (recvcounts[rank],) items. With IN_PLACE it holds the items for all ranks, and the result replaces
+                the first items.
+            recvcounts: number of items for each rank; None on all ranks if each rank gets as many items as its
+                `recvbuf` has.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -473,10 +476,10 @@ class NonblockingCollectives(Handle):
         (MPI-2.2).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a specification is the
-                count of one block, also in `recvbuf`.
-            recvbuf: (count,) items. Under IN_PLACE it holds the items of all blocks, and the result replaces the first
-                of them.
+            sendbuf: (size, count) items, C order, or IN_PLACE if they are in `recvbuf`. A count in this specification,
+                or in `recvbuf`, is the count of one block.
+            recvbuf: (count,) items. With IN_PLACE it holds the items of all blocks, and the result replaces the first
+                items.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 

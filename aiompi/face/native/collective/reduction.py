@@ -92,10 +92,11 @@ class CombiningCollectives(Handle):
         """Combine the buffers of all ranks; rank i gets segment i of the result (section 4.10).
 
         Args:
-            sendbuf: (sum(recvcounts),) items, or IN_PLACE: they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items. Under IN_PLACE it holds the items of all ranks, and the result replaces
-                the first of them.
-            recvcounts: number of items for each rank; None on all ranks for the numbers of items in their `recvbuf`.
+            sendbuf: (sum(recvcounts),) items, or IN_PLACE if they are in `recvbuf`.
+            recvbuf: (recvcounts[rank],) items. With IN_PLACE it holds the items for all ranks, and the result replaces
+                the first items.
+            recvcounts: number of items for each rank; None on all ranks if each rank gets as many items as its
+                `recvbuf` has.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -126,10 +127,10 @@ class CombiningCollectives(Handle):
         """Combine the buffers of all ranks; rank i gets block i of the result (MPI-2.2).
 
         Args:
-            sendbuf: (size, count) items, C order, or IN_PLACE: they are in `recvbuf`. A count in a
-                specification is the count of one block, also in `recvbuf`.
-            recvbuf: (count,) items. Under IN_PLACE it holds the items of all blocks, and the result replaces the first
-                of them.
+            sendbuf: (size, count) items, C order, or IN_PLACE if they are in `recvbuf`. A count in this specification,
+                or in `recvbuf`, is the count of one block.
+            recvbuf: (count,) items. With IN_PLACE it holds the items of all blocks, and the result replaces the first
+                items.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
