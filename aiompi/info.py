@@ -35,7 +35,7 @@ class Info(Reference[_Pairs]):
     """A handle of an info, with the methods of mpi4py and of a mapping.
 
     Args:
-        info: handle of the same info; None for a null handle.
+        info: handle of the info to which the new handle refers; None for a null handle.
     """
 
     __slots__ = ()

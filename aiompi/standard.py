@@ -11,8 +11,8 @@ class Chapter(NamedTuple):
 
     Attributes:
         number, title: as in the standard.
-        calls: some of its calls, as attributes of `aiompi.MPI`; empty if the chapter is not there.
-        missing: the part that is not there; empty if all of it is.
+        calls: some of its calls, as attributes of `aiompi.MPI`; empty if aiompi has nothing of the chapter.
+        missing: the part that aiompi does not have; empty if aiompi has the whole chapter.
     """
 
     number: int
@@ -22,7 +22,7 @@ class Chapter(NamedTuple):
 
     @property
     def extent(self) -> str:
-        """How much of the chapter is there, in words."""
+        """How much of the chapter aiompi has, in words."""
         if not self.calls:
             return "not there"
         return "in part" if self.missing else "in full"

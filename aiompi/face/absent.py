@@ -10,8 +10,8 @@ def absent(name: str, part: str) -> Callable[..., Any]:
     """Make a function that raises NotImplementedError.
 
     Args:
-        name: of the function, for messages.
-        part: of MPI, to which it belongs.
+        name: name of the function, for messages.
+        part: the part of MPI to which the function belongs.
 
     Returns:
         The function. Its type says that it returns, so that type checkers check the code after a call.

@@ -1,9 +1,9 @@
 """Error handlers of communicators (section 7.2), with mpi4py's names; the same in both faces.
 
-A call that fails raises. Before it raises, it calls the error handler of its communicator through a hook. The program
-adds this hook when it sets the first handler other than ERRORS_RETURN: until then, no call pays for the hook. An
-operation may fail after the call that has started it. The handler is then called when the error is reported: in the
-asyncio face as soon as the error is known, in the blocking face when the request is completed (section 2.7).
+Before a failing call raises, it calls the error handler of its communicator through a hook. The program adds this hook
+when it sets the first handler other than ERRORS_RETURN: until then, no call pays for the hook. An operation may fail
+after the call that has started it. The handler is then called when the error is reported: in the asyncio face as soon
+as the error is known, in the blocking face when the request is completed (section 2.7).
 """
 
 from __future__ import annotations

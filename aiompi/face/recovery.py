@@ -12,7 +12,7 @@ class Recovery(CommunicatorHandle):
     __slots__ = ()
 
     def Revoke(self) -> None:
-        """Revoke the communicator at all its members (MPI_Comm_revoke, ULFM); one member that calls this is enough.
+        """Revoke the communicator at all its members (MPI_Comm_revoke, ULFM); it is enough that one member calls this.
 
         All pending and new operations on the communicator raise RevokedError, except Agree, Shrink and Free. The call
         is local. The news reaches every living member, also if the caller fails next.

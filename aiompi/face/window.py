@@ -361,7 +361,7 @@ def _one(found: Buffer, name: str) -> Buffer:
     """Return a buffer of one item.
 
     Raises:
-        InvalidCountError: it has another number of items.
+        InvalidCountError: the buffer has another number of items.
     """
     if found.count != 1:
         raise InvalidCountError(f"{name} has {found.count} items: expected one")

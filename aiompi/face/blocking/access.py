@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Access(FileCalls):
-    """What reads and writes of a file have in common; errors are raised by the call that meets them."""
+    """The common part of reads and writes of a file. The call that meets an error raises it."""
 
     __slots__ = ()
 

@@ -1,5 +1,5 @@
 # Written by aiompi/face/generate from native/agreement.py, generate/blocking/agreement.py: edit these files.
-"""What living members do together after a failure, in the blocking face (ULFM)."""
+"""The calls that living members make together after a failure, in the blocking face (ULFM)."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Comm(
 ):
     """A communicator of the blocking face (chapter 5), with mpi4py's names; null when it is made without arguments.
 
-    Errors are raised as `MPI.Exception`s by the call that meets them.
+    The call that meets an error raises it, as an `MPI.Exception`.
     """
 
     __slots__ = ()

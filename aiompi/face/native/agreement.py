@@ -1,4 +1,4 @@
-"""What living members do together after a failure, in the asyncio face (ULFM)."""
+"""The calls that living members make together after a failure, in the asyncio face (ULFM)."""
 
 from __future__ import annotations
 

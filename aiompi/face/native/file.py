@@ -96,7 +96,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
             info: hints, which are ignored.
 
         Raises:
-            FileError: it cannot be deleted, for example ERR_NO_SUCH_FILE.
+            FileError: the file cannot be deleted; the error class is for example ERR_NO_SUCH_FILE.
         """
         await in_thread(lambda: core.delete(filename))
 

@@ -61,7 +61,8 @@ def _pickled(function: Function, args: Sequence[Any]) -> bytes:
     """Return a function and its arguments as bytes.
 
     Raises:
-        InvalidArgumentError: they cannot be pickled, or another process cannot import the function.
+        InvalidArgumentError: the function or an argument cannot be pickled, or another process cannot import the
+            function.
     """
     dumps: Callable[[Any], bytes] = pickle.dumps
     if getattr(function, "__module__", "") == "__main__":

@@ -11,7 +11,7 @@ from aiompi.typing import BufSpec
 
 
 class Access(FileCalls):
-    """What reads and writes of a file have in common; each starts at once.
+    """The common part of reads and writes of a file; each starts at once.
 
     Offsets and positions count elementary types of the view. The result is the Status, whose `Get_count` tells how much
     was read or written; fewer bytes are read only at the end of the file. The call itself raises errors of arguments.

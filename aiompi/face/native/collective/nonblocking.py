@@ -104,8 +104,7 @@ class NonblockingCollectives(Handle):
     def Iscatterv(
         self, sendbuf: BufSpecV | None, recvbuf: BufSpec | InPlace, root: int = 0, *, algorithm: str | None = None
     ) -> Request[None]:
-        """Start a `Scatterv`: send each rank a block of the root's buffer, of any length and at any place (section
-        4.6).
+        """Start a `Scatterv`: send each rank a block of any length and place in the root's buffer (section 4.6).
 
         Args:
             sendbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
