@@ -19,7 +19,7 @@ from typing import Final
 
 from aiompi.base.lazy import np, numpy_is_loaded
 
-#: largest memory that is cleared, because clearing it takes no time, bytes
+#: memory of fewer bytes is cleared, because that takes next to no time
 _SMALL: Final = 1024
 #: smallest block that is reused, bytes
 LARGE: Final = 128 * 2**10
@@ -97,7 +97,7 @@ def _again(size: int) -> mmap.mmap | None:
 
 
 def _fresh(size: int) -> mmap.mmap:
-    """Map new memory, with all pages present if it is not very large: a peer may announce more than it ever sends."""
+    """Map new memory with all pages present, unless it is large: a peer may announce more than it ever sends."""
     try:
         return mmap.mmap(-1, size, _FLAGS | mmap.MAP_POPULATE if size <= LARGEST else _FLAGS)
     except (OSError, OverflowError) as error:

@@ -148,7 +148,7 @@ def forgotten(awaitable: AwaitableCall[Any], depth: int) -> None:
     try:
         where = sys._getframe(depth)
     except ValueError:
-        where = None  # no code of Python has
+        where = None  # no Python code has dropped the request
     if operation.outlives_await():
         error = operation.unseen_error()
         failed = "" if error is None else f". It has failed: {error}"

@@ -9,7 +9,7 @@ import numpy as np
 
 
 class WatchedBytes(np.ndarray[Any, np.dtype[np.uint8]]):
-    """Bytes in memory of another object, which is not an array.
+    """Bytes in the memory of another object; that object is not an array.
 
     Every array or memoryview over the memory refers to this array: NumPy replaces the base of an array only by a base
     of the same class.

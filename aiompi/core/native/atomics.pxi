@@ -22,7 +22,7 @@ cdef extern from "fetch.h":
 
 
 @cython.final
-@cython.no_gc_clear  # which would let go of the memory without its exporter's knowledge
+@cython.no_gc_clear  # to clear the object would release the memory without its exporter's knowledge
 cdef class Atomics:
     """Unsigned words of 1, 2, 4 or 8 bytes in memory; each word is read and written atomically.
 
@@ -51,7 +51,7 @@ cdef class Atomics:
         return atomic_do(ATOMIC_LOAD, self.place(offset, size), size, 0, 0)
 
     def store(self, Py_ssize_t offset, int size, value):
-        """Set a word to a value, of which the lowest bytes count."""
+        """Set a word to the lowest bytes of a value."""
         atomic_do(ATOMIC_STORE, self.place(offset, size), size, lowest(value), 0)
 
     def add(self, Py_ssize_t offset, int size, value):
@@ -99,7 +99,7 @@ cdef int operands(elements, int operation, memory_t *memory, combine_t **functio
     """Find the memory of an array of operands, and the function that combines two elements.
 
     Returns:
-        The bytes of an element; 0 if the processor cannot combine them so.
+        The bytes of an element; 0 if the processor cannot combine such elements atomically.
     """
     cdef int size
     if not is_array(elements) or not array_memory(elements, memory) or not fetch_serves(elements):

@@ -116,7 +116,7 @@ cdef class AwaitableCall(Request):
         if status == PYGEN_NEXT:
             return value
         if value is None:
-            raise StopIteration  # which takes no object
+            raise StopIteration  # makes no exception object
         raise StopIteration(value)
 
     cdef bint at_once(self, Request operation) except -1:
@@ -180,7 +180,7 @@ cdef class AwaitableCall(Request):
         if self._state == FRESH and self._operation is not None:
             _forgotten(self, 1)
 
-    # What the methods of a request say of the operation. Who takes its outcome need not await it.
+    # The methods of a request; the operation answers. A program that takes the outcome here need not await the call.
 
     def done(self):
         return self._operation.done()

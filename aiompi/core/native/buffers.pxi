@@ -6,14 +6,14 @@
 cdef object _ndarray = None  # NumPy's class, once NumPy has been imported
 
 
-#: bytes up to which an array is copied to be sent, which takes less time than a view of its memory
+#: bytes up to which an array is copied to be sent, because a copy takes less time than a view of its memory
 cdef Py_ssize_t COPIED = 1024
 
 
 @cython.final
 @cython.freelist(64)
 cdef class Span:
-    """The memory of an array as bytes, which keeps the array. A memoryview of it is made only where one is needed."""
+    """The memory of an array as bytes. A span keeps the array, and makes a memoryview only where one is needed."""
 
     cdef object array
     cdef memory_t memory
@@ -80,7 +80,7 @@ def outgoing(spec):
     contiguous, and the message is short or the memory is an array.
 
     Returns:
-        None for all other specifications, and for those that are wrong.
+        None for all other specifications, and for wrong ones.
     """
     cdef memory_t memory
     if is_array(spec):

@@ -52,7 +52,7 @@ cdef class SlotGroup(Slots):
         cdef int number
         cdef int64_t nbytes
         for collective, most in limits.items():
-            number, nbytes = collective, most  # once: no number of Python is used, which may compare as it likes
+            number, nbytes = collective, most  # converted once: an object of Python may be another number each time
             if not 0 <= number < COLLECTIVES:
                 raise InternalError("there is no such collective")
             if self.needs_rounds(number, nbytes) and not self.has_rounds(number):
@@ -65,12 +65,12 @@ cdef class SlotGroup(Slots):
 
     cdef bint needs_rounds(self, int collective, int64_t nbytes) noexcept:
         """Return True if blocks of so many bytes go through the slots in rounds."""
-        # A rank shows a block for each rank, or it would combine the vectors of all.
+        # In a scatter or alltoall a rank shows a block for each rank; in an allreduce it would combine all vectors.
         cdef bint all_blocks = collective in (SCATTER, ALLTOALL, ALLREDUCE)
         return nbytes > <int64_t>self.slots.room // (self.slots.size if all_blocks else 1)
 
     # Calls with common arguments. They return None, without an error, if the general path must handle the call. The
-    # general path itself makes calls in rounds through them, with its channel and with arrays of common types.
+    # general path also uses these methods, for calls in rounds: it passes its channel and arrays of common types.
 
     cdef SlotExchange direct(
         self, comm, int collective, name, uint64_t nbytes, int action, uint64_t operation, root, channel=None
@@ -87,7 +87,7 @@ cdef class SlotGroup(Slots):
                 return None
             latest = self.sync.latest
             if latest is not None and not (<Request?>latest)._done:
-                return None  # the usual way waits for it
+                return None  # the general path waits for the latest call
             if root is not None:
                 note |= <uint64_t>(<long long>root + 1) << 16
             note |= operation << 8
@@ -104,7 +104,7 @@ cdef class SlotGroup(Slots):
         return self.numbered(RoundsExchange.__new__(RoundsExchange), comm, name, tag, note, nbytes, action)
 
     cdef SlotExchange begun(self, SlotExchange exchange, channel=None):
-        """Begin a call whose memory is known. The general path records it, and keeps the order of calls, itself."""
+        """Begin a call whose memory is known. With a channel, the general path records the call and keeps the order."""
         cdef Recorder recorder = recorder_of(self.engine)
         if recorder is not None and channel is None:
             self.record(recorder, exchange)
@@ -151,11 +151,11 @@ cdef class SlotGroup(Slots):
             self.wants(self.placed(exchange, spec, memory.data, 0, memory.nbytes), root, <uint32_t>root + 1)
         return self.begun(exchange, channel)
 
-    # Both return the array that owns the memory, or None. The exchange keeps the array, since the program may change
-    # the specification before the memory is used.
+    # `outgoing` and `incoming` return the array that owns the memory, or None. The exchange keeps the array, since the
+    # program may change the specification before the memory is used.
 
     cdef object outgoing(self, object spec, memory_t *memory, channel=None):
-        """Find what a specification contributes. The general path also passes memoryviews."""
+        """Find the memory that a specification contributes. The general path also passes memoryviews."""
         cdef _Area area
         if channel is None or type(spec) is not memoryview:
             return plain_of(spec, memory)
@@ -167,7 +167,7 @@ cdef class SlotGroup(Slots):
         return area
 
     cdef object incoming(self, object spec, memory_t *memory, channel=None):
-        """Find where a result belongs."""
+        """Find the memory for a result."""
         spec = self.outgoing(spec, memory, channel)
         return None if spec is None or memory.readonly else spec
 

@@ -1,7 +1,8 @@
 /* Predefined operations on vectors of the common types: to[i] becomes from[i] o to[i]. NumPy's operations give the
    same.
 
-   Integers wrap around, so they are added and multiplied without a sign. What is not here is combined in Python. */
+   Integers wrap around, so they are added and multiplied without a sign. Python combines all other types and
+   operations. */
 #pragma once
 #include "buffers.h"
 #include <stddef.h>
@@ -68,8 +69,8 @@ static combine_t *combine_of(int operation, int type, size_t size) {
   return table ? table[operation] : NULL;
 }
 
-/* The same for the elements of an array, whose size `size` gets. NULL also if the array's memory is not aligned to that
-   size. */
+/* Do the same for the elements of an array, and set `size` to the bytes of an element. Return NULL also if the array's
+   memory is not aligned to that size. */
 static combine_t *combine_array(PyObject *array, int operation, size_t *size) {
   const PyArray_Descr *descr = ((PyArrayObject_fields *)array)->descr;
   *size = descr->elsize;

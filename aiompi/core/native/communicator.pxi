@@ -95,7 +95,7 @@ cdef class CommunicatorBase:
 
     def isend(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
         """Start a send and return a request for the user, which no other send shares."""
-        # before: once it is started no code in Python runs
+        # before the start: no Python code runs between the start and the return
         name = _SEND if mode is _STANDARD else _SENDS[mode]
         cdef int to = shown(dest), number = shown(tag)
         cdef Request request = self.start(payload, nbytes, dest, tag, mode)
@@ -126,7 +126,7 @@ cdef class CommunicatorBase:
             return peer.put_bytes(self.context_id, self.rank, t, data, nbytes)
         handle = recorder.begin(REC_SEND, self.context_id, <int>peer.rank if peer.rank == <int>peer.rank else -1, t, nbytes)
         if not peer.put_bytes(self.context_id, self.rank, t, data, nbytes):
-            recorder.forget(handle)  # the call comes again, the other way
+            recorder.forget(handle)  # the general path makes a record of its own
             return False
         recorder.was_sent(handle, self.engine.completed_send, peer)
         return True

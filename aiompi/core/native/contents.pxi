@@ -19,21 +19,20 @@ cdef PyObject *NONE_TYPE = <PyObject *>Py_TYPE(None)
 
 
 def contents(obj, set foreign not None, Py_ssize_t longest, bytearray sequences=None, Py_ssize_t most=PY_SSIZE_T_MAX):
-    """Return which kinds of objects an object holds, at any depth, that msgpack's packer does not express by itself.
+    """Return the kinds of objects at any depth of an object that msgpack's packer cannot express by itself.
 
     Args:
         obj: any object. An instance of a subclass counts as OTHER, and so does a dict with keys other than None, bool,
             int, float and str.
-        foreign: further types; of NumPy's arrays only those of plain numbers count.
-        longest: length from which bytes are something else.
+        foreign: further types; of NumPy's arrays only arrays of plain numbers count.
+        longest: length from which on bytes count as OTHER.
         sequences: gets one byte for each list (0) and each tuple (1), in the order in which they end.
-        most: items of all containers together from which on the object is large.
+        most: number of items of all containers together above which the object is large.
 
     Returns:
         0 if msgpack's packer expresses the whole object. Otherwise a sum: TUPLES if the object holds tuples, FOREIGN if
         it holds objects of the types in `foreign`, OTHER if it holds any other object or is nested too deeply, and MANY
-        if it has more than `most` items. With OTHER or MANY the search has ended early, so that other terms may be
-        missing.
+        if it has more than `most` items. With OTHER or MANY the search ends early, so other terms may be missing.
     """
     return found_in(<PyObject *>obj, foreign, longest, sequences, &most, DEEPEST)
 

@@ -1,14 +1,14 @@
 /* The kernel copies a message between the memory of two processes, for its receiver alone or for both ends.
 
    A long message is cut into parts. Both ends claim parts in order from one counter, so the cores of both work. An end
-   that does something else meanwhile only costs time. These words belong to the direction from the sender to the
+   that is busy with other work only delays the copy. These words belong to the direction from the sender to the
    receiver (ring.h):
 
    claims     Both ends write it, by compare-and-swap. The high half is the number of the invitation, the low half the
               count of the parts that are claimed. Only the receiver changes the number: it begins an invitation, and
               ends it with number 0. A claim compares number and count at once, so a late sender claims no part of a
-              later message. Each change is acquire and release. The argument needs only the single order of the
-              changes.
+              later message. Each change is an acquire and a release, but this reasoning needs no more than the single
+              order of all changes of the word.
    done       The sender stores it (release) after each part that it has written: the number of the invitation, FAILED
               if the kernel has refused the copy, and the count of written parts. The receiver loads it (acquire), and
               so finds the parts in its memory.
@@ -108,7 +108,8 @@ static int assisted(words_t *words, uint32_t number, uint64_t claimed) {
   return done & FAILED ? WRONG : 1;
 }
 
-/* Wait for the same: poll for some microseconds, and then let other processes run a few times. */
+/* Wait until `assisted` returns 1 or WRONG: poll for some microseconds, and then let other processes run a few times.
+   Return 0 if the sender still writes. */
 static int await_assisted(words_t *words, uint32_t number, uint64_t claimed) {
   for (int looks = 10 * LOOKS; looks; looks--) {
     int found = assisted(words, number, claimed);

@@ -7,7 +7,7 @@ cdef void _warn(str text) noexcept:
 
 #: seconds between two looks of a receiver that can do nothing else
 cdef double _LOOK_PAUSE = 100e-6
-#: seconds for which a receive that is given up waits for a sender that writes: no process makes this one wait for ever
+#: most seconds for which a withdrawn receive waits until the sender no longer writes: no process can hold this one
 cdef double _LONGEST = 2.0
 
 
@@ -62,7 +62,7 @@ cdef class PeerProcess:
         return process_probe(self.pid) != ESRCH
 
     cdef int failed(self, int error) except -1:
-        self.reachable = error == EFAULT  # only this memory is gone
+        self.reachable = error == EFAULT  # this error says that the memory is gone, not the process
         return 0
 
     def close(self):
@@ -81,7 +81,7 @@ cdef class Exposed:
     cdef Ring _ring
     cdef piece_t pieces[PIECES]
     cdef int count
-    cdef uint64_t _retracted, _length, _own  # bytes of the invitation, parts that this rank has claimed of it
+    cdef uint64_t _retracted, _length, _own  # `_length`: bytes of the invitation; `_own`: parts that this rank claimed
     cdef uint32_t _number                    # of the invitation, 0 for none
     cdef bint _complete
 
@@ -179,13 +179,13 @@ cdef class Exposed:
             PyBuffer_Release(&view)
 
     cdef uint64_t fill(self, char *to, uint64_t room, uint64_t start, uint64_t most, uint64_t length) except? -1:
-        """Do this into memory with room for so many bytes."""
+        """Do what `copy` does, into memory with room for `room` bytes."""
         cdef uint64_t until = length if most > length - start else start + most
         cdef uint64_t stop, whole = length
         if length > room:
             length = room
         if self._number and not self._length and not self.close(False):
-            return start  # the receiver has withdrawn, and goes on alone once the sender has
+            return start  # `close` has been called; this rank goes on alone once the sender writes no more
         while start < until and start < length and self._complete:
             if self._number:
                 start = self.claim()
@@ -197,7 +197,7 @@ cdef class Exposed:
             if start < stop:
                 self.read(to, start, stop)
             start = stop
-        return start if self._complete and start < length else whole  # what has no room is dropped
+        return start if self._complete and start < length else whole  # bytes beyond the room are dropped
 
     cdef uint64_t claim(self) except? 0:
         """Claim the next part; return where it begins, NO_PART if all are claimed."""

@@ -9,19 +9,19 @@ cdef struct part_t:
     uint64_t kind            # the serial number of its items
     int64_t count, offset, nbytes
 
-cdef set _apart = set()      # places, as bytes, whose blocks have no byte in common
+cdef set _apart = set()      # places without a shared byte, each set of places as bytes
 cdef object _places_of = None
 cdef object _disagreement = None
 
 
 def know_blocks(places_of, disagreement):
-    """Take note of what serves rare cases.
+    """Store the functions in Python that handle rare cases.
 
     Args:
-        places_of: function of a specification of places and the number of ranks, which raises the error of a wrong
+        places_of: takes a specification of places and the number of ranks, and raises the error of a wrong
             specification.
-        disagreement: function that returns the error for an exchange, a rank, and the note and the bytes of that rank's
-            message.
+        disagreement: takes an exchange, a rank, and the note and the bytes of that rank's message, and returns the
+            error of the message.
     """
     global _places_of, _disagreement
     _places_of, _disagreement = places_of, disagreement
@@ -145,7 +145,7 @@ cdef class BlockExchange(Request):
 
     @property
     def note(self):
-        """The number that the messages of all ranks carry alike, see `aiompi.coll.signature`."""
+        """The number that the messages of all ranks carry, the same for all; see `aiompi.coll.signature`."""
         return ALLTOALLW
 
     cdef int begin(self, ProgressBase engine, CommunicatorBase core) except -1:
@@ -253,7 +253,7 @@ cdef class BlockExchange(Request):
         return 0
 
     cdef tuple leave(self):
-        """Return what only an exchange in progress needs; the caller drops it once the exchange is complete."""
+        """Return the objects that only an exchange in progress needs. The caller drops them after the completion."""
         gone = self.arrivals, self.sources, self.places
         self._engine.schedules.discard(self)
         self.arrivals = self.sources = self.places = None

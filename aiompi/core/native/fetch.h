@@ -1,6 +1,6 @@
-/* Combines a vector, each element atomically, with one that other processes change meanwhile: to[i] becomes from[i] o
-   to[i]. With FETCH_REPLACE to[i] becomes from[i], and with FETCH_ONLY to[i] does not change. `before` gets what was
-   there, unless it is NULL. */
+/* Combines two vectors element by element: to[i] becomes from[i] o to[i]. Each change is atomic, since other processes
+   change `to` meanwhile. With FETCH_REPLACE to[i] becomes from[i], and with FETCH_ONLY to[i] does not change. `before`,
+   unless it is NULL, gets the elements as they were. */
 #pragma once
 #include "combine.h"
 #include <string.h>
@@ -83,13 +83,13 @@ static void fetch_and_swap(void *to, const void *from, const void *expected, voi
   else SWAP_ON(uint64_t)
 }
 
-/* Return 1 for an array of integers that the processor changes as one. */
+/* Return 1 for an array of integers, each of which the processor can change atomically. */
 static int fetch_whole(PyObject *array) {
   const PyArray_Descr *descr = ((PyArrayObject_fields *)array)->descr;
   return combine_of(OP_BAND, descr->type_num, descr->elsize) != NULL;
 }
 
-/* Return 1 if elements of an array can be combined so. Then all operations that are defined for them can. */
+/* Return 1 if the elements of an array can be combined atomically, by every operation that is defined for them. */
 static int fetch_serves(PyObject *array) {
   const PyArray_Descr *descr = ((PyArrayObject_fields *)array)->descr;
   return combine_of(OP_SUM, descr->type_num, descr->elsize) != NULL;

@@ -40,8 +40,8 @@ def pending_of(requests, kind):
     """Return the operations of a list that are pending, the last one first.
 
     Returns:
-        None if the list holds a handle twice, or anything but null handles and handles of plain operations that are
-        pending or have succeeded, all of exactly the class `kind`.
+        None if the list holds a handle twice, an object that is not exactly of the class `kind`, or a handle of an
+        operation that is not plain or has ended without success. Null handles are allowed.
     """
     cdef list pending = []
     cdef RequestHandle handle

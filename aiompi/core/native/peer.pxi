@@ -59,7 +59,7 @@ cdef class PeerBase:
         if ring is None or ring.queued or ring._busy or nbytes > self.brief or nbytes + OVERHEAD > self.credit:
             return NULL
         if <uint64_t>nbytes > ring.out.whole or writer_reserve(&ring.out, HEADER + nbytes, &place) <= 0:
-            return NULL  # what is wrong with the ring is found there, too
+            return NULL  # the general path also finds what is wrong with the ring
         return place
 
     cdef int publish(
@@ -95,10 +95,10 @@ cdef class PeerBase:
         return True
 
     cdef bint put(self, uint64_t context, int source, int tag, payload, int64_t nbytes) except -1:
-        """Do the same for memory in pieces."""
+        """Do what `put_bytes` does for memory in pieces."""
         if nbytes > STEP and len(payload) <= PARTS:
             return self.put_in_parts(context, source, tag, payload, nbytes)
-        cdef Ring ring = self.ring  # so that its memory stays, whatever the pieces do
+        cdef Ring ring = self.ring  # the reference keeps the memory of the ring, whatever code the pieces run
         cdef char *place = self.room(nbytes)
         cdef char *to
         cdef Py_buffer view
@@ -154,7 +154,7 @@ cdef class PeerBase:
         return ring.wake()
 
     cdef bint put_items(self, uint64_t context, int source, int tag, uint64_t note, Items items, int64_t count, char *memory) except -1:
-        """Do the same for items, which are packed into the ring."""
+        """Do what `put_bytes` does for items, which are packed into the ring."""
         cdef char *place = self.room(count * items.size)
         if place == NULL:
             return False
@@ -188,7 +188,7 @@ cdef class PeerBase:
         header.context, header.length, header.srqid, header.drqid = context, nbytes, send.srqid, 0
         if ring.put_exposed(&header, &table) <= 0:
             del engine.sends[send.srqid]
-            return None  # what is wrong with the ring is found there, too
+            return None  # the general path also finds what is wrong with the ring
         self._owed = 0
         self._unanswered += 1
         return send
@@ -223,7 +223,7 @@ cdef class PeerBase:
 
     cdef int assist(self, SendBase send, header_t *h) except -1:
         """Write parts of a send's message into the memory of the peer."""
-        cdef Ring ring = self.ring  # the one that the message went through, perhaps not that of the invitation
+        cdef Ring ring = self.ring  # the ring of the message; the invitation may have come through another one
         cdef Assistance assistance = Assistance(ring.process, send.payload, h.length, h.drqid, h.tag, ring)
         send.invited = True
         if assistance.write(AT_ONCE):

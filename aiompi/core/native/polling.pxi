@@ -3,8 +3,8 @@
 cdef enum:
     WATCHED = 64  # rings that are polled without the lock of the interpreter; for more rings the lock is kept
 
-#: budget of a wait for one request, which ends with the first frame: the others wait in the ring until receives are
-#: posted for them, which takes less time than to keep them as unexpected messages
+#: budget of a wait for one request. The wait ends with the first frame. The next frames stay in the ring until receives
+#: are posted for them, because keeping them as unexpected messages takes more time.
 cdef int64_t SINGLE = 1
 #: budget of any other poll, so that one busy peer does not starve the others
 cdef int64_t POLLED = 256 * 1024
@@ -36,7 +36,7 @@ cdef class RingPoller:
         return found
 
     def poll(self, looks):
-        """Look once: more often is for `look`."""
+        """Look once, whatever `looks` is; only the function `look` looks repeatedly."""
         return self.serve(POLLED)
 
     def failed(self, error):
@@ -44,7 +44,7 @@ cdef class RingPoller:
         raise NotImplementedError
 
     def write_on(self):
-        """Write what waits for room."""
+        """Write the frames that wait for room."""
         raise NotImplementedError
 
 
@@ -52,8 +52,8 @@ def look(list pollers not None, looks, double seconds, bint single=False):
     """Poll all pollers, and move the first one that has something to do to the end of the list for the next time.
 
     Args:
-        looks: how often a poller looks that is not native.
-        seconds: for which to look, if all of them are native.
+        looks: number of looks of each poller that is not native.
+        seconds: duration of the polling, if all pollers are native.
         single: True if the caller waits for one request.
 
     Returns:
@@ -82,10 +82,10 @@ cdef bint look_at(list pollers, looks, double seconds, bint single) except -1:
         return _served(pollers, poller)
     if seconds <= 0 or not native or not 0 < len(pollers) <= WATCHED:
         return False
-    rings = []  # so that they live
+    rings = []  # keeps the rings alive
     for poller in pollers:
         if not isinstance(poller, RingPoller) or len(rings) == WATCHED:
-            return False  # it has come meanwhile, in a finalizer
+            return False  # a finalizer has added this poller meanwhile
         ring = (<RingPoller>poller)._ring
         if ring is not None and not (<Ring>ring)._busy:
             watched[len(rings)].reader = &(<Ring>ring).inn

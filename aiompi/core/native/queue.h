@@ -89,13 +89,13 @@ static void queue_insert(queue_t *q, entry_t *e) {
     queue_append(q, e);
     return;
   }
-  entry_t *near = q->hint ? q->hint : q->first; /* the entry behind which it comes, NULL if it is the first */
+  entry_t *near = q->hint ? q->hint : q->first; /* `e` comes behind this entry; NULL if it is the first */
   while (near && near->order > e->order) near = near->earlier;
   if (near) while (near->later && near->later->order < e->order) near = near->later;
   e->earlier = near;
   e->later = near ? near->later : q->first;
   if (near) near->later = e; else q->first = e;
-  e->later->earlier = e; /* there is one, since it is not the last */
+  e->later->earlier = e; /* `later` is not NULL, since `e` is not the last entry */
   chain_t *c = queue_chain(q, e->source, e->tag);
   entry_t *before = NULL;
   if (q->hint && queue_chain(q, q->hint->source, q->hint->tag) == c) {

@@ -105,7 +105,7 @@ cdef class PostedReceive(Request):
                 self._error = error
                 raise
             except BaseException:
-                self.data = data  # for the next call
+                self.data = data  # so that the next call can decode it
                 raise
         return self._value
 

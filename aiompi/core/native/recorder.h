@@ -18,8 +18,8 @@ typedef struct {
   uint32_t unused;
 } record_t;
 
-/* A place in the program: the called code of the library, the code and instruction that call it, and the caller of that
-   code with its instruction. */
+/* A place in the program: the called code of the library, the code and instruction that call it, and the code and
+   instruction that call the caller. */
 typedef struct {
   PyObject *called, *code, *caller;
   int instruction, from;

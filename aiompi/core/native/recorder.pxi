@@ -51,7 +51,7 @@ cdef int WAY_FAILED = _WAY_FAILED
 
 
 @cython.final
-@cython.no_gc_clear  # which would let go of the memory without its exporter's knowledge
+@cython.no_gc_clear  # to clear the object would release the memory without its exporter's knowledge
 cdef class Recorder:
     """Writes a record of each operation into a ring of records.
 
@@ -207,7 +207,7 @@ cdef class Recorder:
         return self.begin(kind, context, peer, tag, nbytes)
 
     def end(self, uint64_t handle, int way=0):
-        """Note that it has ended."""
+        """Note that the operation of a record has ended."""
         cdef record_t *record = self.find(handle)
         if record != NULL:
             if not record.end:
@@ -216,13 +216,13 @@ cdef class Recorder:
                 record.way = <unsigned char>way
 
     def awaits(self, uint64_t handle):
-        """Note that the program waits for it from now on."""
+        """Note that the program waits from now on for the operation of a record."""
         cdef record_t *record = self.find(handle)
         if record != NULL and not record.wait:
             record.wait = recorder_now()
 
     def meets(self, uint64_t handle, int peer):
-        """Note its peer, once it is known."""
+        """Note the peer of the operation of a record, once the peer is known."""
         cdef record_t *record = self.find(handle)
         if record != NULL:
             record.peer = peer

@@ -37,7 +37,7 @@ cdef class Request:
         """Note the words of `repr`: the call, such as "recv from", its communicator, and its envelope if it has one.
 
         Args:
-            comm: is asked for its `label` when the text is made.
+            comm: communicator; its `label` is read only when the text is made.
         """
         self.say(call, comm, ABSENT if partner is None else partner, ABSENT if tag is None else tag)
 
@@ -203,7 +203,7 @@ cdef class Request:
         return self._done
 
     def withdraw(self):
-        """Undo the operation as far as possible. Only its owner may call this; see `quiescent` for when."""
+        """Undo the operation as far as possible. Only its owner may call this, and only when it is `quiescent`."""
         self.cancel()
 
     def outlives_await(self):
@@ -213,12 +213,12 @@ cdef class Request:
     def lost_message_error(self):
         """Return the error of a message that is lost because `withdraw` could not give it back; None if none is lost.
 
-        None also if the error has been reported. The caller reports what this returns.
+        It is None also if the error has been reported. The caller reports the returned error.
         """
         return None
 
     def quiescent(self):
-        """Return True if no other process writes into the operation's memory, now or later."""
+        """Return True if no other process writes into the operation's memory, and none will begin to."""
         return True
 
     def settle(self):
@@ -233,7 +233,7 @@ cdef class Request:
             self._engine.driver.call_later(_PAUSE, pause.complete)
             try:
                 yield from pause.suspend()
-            except (GeneratorExit, LocalProtocolError):  # nothing can wait here, as in another event loop
+            except (GeneratorExit, LocalProtocolError):  # this code cannot wait, for example in another event loop
                 raise
             except BaseException as error:
                 interrupt = error
@@ -288,7 +288,7 @@ cdef class Request:
     def _waiting(self):
         if self._done and self._engine.turn_due():
             yield
-        while not self._done:  # again if a receive was interrupted, and has been resumed before this continued
+        while not self._done:  # repeated if a receive was interrupted, and was resumed before this code continued
             yield from self.suspend()
         return self.result()
 

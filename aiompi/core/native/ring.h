@@ -112,8 +112,8 @@ typedef struct {
   char *memory;
   uint64_t size, mask;
   uint64_t tail;     /* everything before this has been read */
-  uint64_t told;     /* what the writer knows of that */
-  uint64_t given;    /* what it knew when it was last woken for room */
+  uint64_t told;     /* the last `tail` that the writer was told */
+  uint64_t given;    /* `told` when the writer was last woken for room */
   uint64_t missing;  /* of a streamed payload */
   uint64_t whole;    /* bytes of payload that a frame may have as a whole */
   uint64_t wait, answered, granted;
@@ -320,7 +320,7 @@ static inline int reader_pending(reader_t *r) {
 }
 
 /* Copy the bytes of a streamed payload that are there, and poll for more a limited number of times. Return the number
-   of bytes copied, or WRONG. Without memory to copy to they are dropped. The last bytes of the payload move the reader
+   of bytes copied, or WRONG. Without a destination the bytes are dropped. The last bytes of the payload move the reader
    behind the frame. */
 static int64_t reader_stream(reader_t *r, char *to, uint64_t nbytes) {
   uint64_t done = 0;
@@ -375,7 +375,7 @@ static inline int reader_next(reader_t *r, header_t *h, const char **payload) {
       *payload = place + HEADER;
       return 1;
     }
-    if (!(r->tail & r->mask)) return WRONG; /* nothing needs that, and a ring of nothing else would never end */
+    if (!(r->tail & r->mask)) return WRONG; /* no writer skips a whole lap, and a ring of such skips would never end */
     reader_advance(r, (r->tail | r->mask) + 1);
   }
 }

@@ -60,7 +60,7 @@ cdef class PeerProcess
 
 
 @cython.final
-@cython.no_gc_clear  # which would let go of the segment without its exporter's knowledge
+@cython.no_gc_clear  # to clear the object would release the segment without its exporter's knowledge
 cdef class Ring:
     """Both directions between this rank and a peer."""
 
@@ -69,13 +69,13 @@ cdef class Ring:
     cdef Py_buffer _segment
     cdef bint _held, _busy
     cdef object _landing
-    cdef bytearray _early  # bytes of a payload that a signal handler has read before there was a landing for them
+    cdef bytearray _early  # bytes of a payload that a signal handler read before the landing was known
     cdef readonly uint64_t size
     cdef readonly bint stopped
     cdef public PeerProcess process  # the peer's
     cdef public bint queued  # True while frames wait for room: none may overtake them
     cdef public uint64_t exposed_from  # bytes beyond which the peer copies a message from the memory of this rank
-    cdef bint _exposing  # True if that has ever been so
+    cdef bint _exposing  # True if the peer has ever been allowed such copies
     cdef readonly uint64_t rings  # how often the peer was woken
 
     def __cinit__(self, segment, uint64_t size, int bell, bint first):
@@ -394,7 +394,7 @@ cdef class Ring:
             return FRAME_COST + self.offer(sink, h, payload)
         if kind != plain | STREAMED or not nbytes or nbytes > LONGEST:
             raise RemoteProtocolError(f"a frame of unknown kind {kind:#x} with {h.length} bytes")
-        # First: the bytes that follow are payload whatever the sink raises. Without a landing they are dropped.
+        # Before the sink runs: whatever it raises, the next bytes are payload. Without a landing they are dropped.
         self.inn.missing = nbytes
         self.inn.tail += HEADER
         if plain == EAGER and nbytes <= self.inn.whole and isinstance(sink, PeerBase):
@@ -405,7 +405,7 @@ cdef class Ring:
     cdef int64_t receive_parts(self, PeerBase peer, header_t *h, int64_t nbytes) except -1:
         """Copy a short streamed message to its matching receive while the parts arrive; return the cost.
 
-        Until it is whole, no code of Python runs.
+        No Python code runs until the message is complete.
         """
         cdef PostedReceive receive = peer.matched(h.context, h.source, h.tag) if peer.may_hold(nbytes) else None
         cdef bytearray data = None
@@ -417,12 +417,12 @@ cdef class Ring:
         peer.gain(h.credit)
         receive.note = h.drqid
         if not (receive.unpacks or receive._done):
-            if receive._memory is None and nbytes < LARGE:  # for longer ones code in Python finds the memory
+            if receive._memory is None and nbytes < LARGE:  # Python code finds memory for longer payloads
                 try:
                     data = PyByteArray_FromStringAndSize(NULL, nbytes)
                     to = PyByteArray_AS_STRING(data)
                 except MemoryError:
-                    pass  # the landing says so
+                    pass  # the landing reports the error
             elif receive._memory is None or nbytes > receive.capacity:
                 pass
             elif type(receive._memory) is Span or not view_released(receive._memory):
@@ -445,12 +445,12 @@ cdef class Ring:
         return FRAME_COST + nbytes
 
     cdef int begin(self, sink, PostedReceive receive, header_t *h, bytearray early, int64_t filled) except -1:
-        """Ask for the landing of a streamed payload, and copy the bytes there that have been read meanwhile.
+        """Ask for the landing of a streamed payload, and move there the bytes that have been read meanwhile.
 
         Args:
             receive: the receive that is matched; None if the landing depends on matching.
             early: bytes that have been read and are to be copied to the landing.
-            filled: bytes before these that are already in the memory of the receive.
+            filled: number of earlier bytes, which are already in the memory of the receive.
         """
         self._early = early
         try:

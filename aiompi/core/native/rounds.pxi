@@ -65,7 +65,7 @@ cdef class RoundsExchange(SlotExchange):
         cdef int made
         if self.moving:
             return 0
-        held = self.content, self.place  # another thread may end the call in the midst of a step
+        held = self.content, self.place  # keeps the memory: another thread may end the call during a step
         if not call.target:
             self.aim()
         for made in range(STEPS_AT_ONCE):
@@ -105,7 +105,7 @@ cdef class RoundsExchange(SlotExchange):
                 call.seen = call.last = 0
                 if self.rank != self.root:
                     call.seen, call.last = self.root, self.root + 1
-        else:  # all have read what is in the place now: it was written in the round before, or in the one before that
+        else:  # all have read the place, which was written one round ago in a reduction, otherwise two rounds ago
             call.target = now - 1 if self.combines else now - 2
             if self.round < (1 if self.combines else 2) or (self.one_writes and self.rank != self.root):
                 call.target, call.last = 1, 0

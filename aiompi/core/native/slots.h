@@ -77,9 +77,9 @@ typedef struct {
 /* A call of this rank. */
 typedef struct {
   uint64_t number, note, claim, length;
-  uint64_t target;      /* the steps that the members must have made for which it waits; 0: these must have posted */
+  uint64_t target;      /* the awaited members must have made so many steps; 0: must have posted */
   uint32_t first, last; /* the members that it waits for: `first` to `last` - 1 */
-  uint32_t seen;        /* those before this one have come */
+  uint32_t seen;        /* all members before this one have come */
   int posted;
 } meeting_t;
 
@@ -96,7 +96,7 @@ static inline int have_posted(const slots_t *s, uint32_t first, uint32_t last, u
   return first >= last;
 }
 
-/* Return 1 if some members have made `target` steps; if `target` is 0, whether they have posted in a call. */
+/* Return 1 if the members `first` to `last` - 1 have made `target` steps, or have posted in a call if `target` is 0. */
 static inline int have_come(const slots_t *s, uint32_t first, uint32_t last, uint64_t number, uint64_t target) {
   if (!target) return have_posted(s, first, last, number);
   while (first < last && LOAD_ACQUIRE(&s->shown[first]->steps) >= target) first++;
@@ -144,9 +144,10 @@ static inline char *slots_place(const slots_t *s, uint32_t member, uint64_t plac
   return (char *)(s->shown[member] + 1) + place * s->room;
 }
 
-/* Return the first member from `member` on that sleeps in a call until this rank, among others, has made so many steps
-   (0: has posted), and that may now go on. Return the number of members if there is none. A member that is not awake yet
-   looks as if it slept, so each step wakes only those that wait for this very step. */
+/* Return the first member from `member` on that this rank must wake. Such a member sleeps in the call until some ranks,
+   this one among them, have made `steps` steps (0: have posted), and now all of them have. Return the number of members
+   if there is none. A member that has been woken still looks asleep for a while, so each step wakes only members that
+   wait for exactly this step. */
 static inline uint32_t slots_sleeper(const slots_t *s, uint32_t member, uint64_t number, uint64_t steps) {
   for (; member < s->size; member++) {
     const shown_t *shown = s->shown[member];
@@ -159,8 +160,8 @@ static inline uint32_t slots_sleeper(const slots_t *s, uint32_t member, uint64_t
   return member;
 }
 
-/* Return the number and the members that a call waits for next: first those that let it post, then those that
-   contribute. */
+/* Return the number of the call in which members must post next, and set `first` and `last` to these members: before
+   this rank posts all members, afterwards the members that contribute. */
 static inline uint64_t slots_wanted(const slots_t *s, const meeting_t *m, uint32_t *first, uint32_t *last) {
   *first = m->posted ? m->seen : 0;
   *last = m->posted ? m->last : s->size;

@@ -134,7 +134,7 @@ cdef class SlotExchange(Request):
 
     @property
     def note(self):
-        """The number that all must post alike, see `aiompi.coll.signature`."""
+        """The number that all ranks post, the same for all; see `aiompi.coll.signature`."""
         return self.call.note
 
     @property
@@ -179,7 +179,7 @@ cdef class SlotExchange(Request):
                 try:
                     PyErr_CheckSignals()  # a long call advances many times
                 except BaseException:
-                    self.attend()  # the other ranks need further steps of this one
+                    self.attend()  # the other ranks need further steps of this rank
                     raise
         if not self._done:
             self.attend()
@@ -279,7 +279,7 @@ cdef class SlotExchange(Request):
         return 1
 
     cdef object unlike(self):
-        """Return the error for a contribution that has not the length that all ranks claim; objects claim none."""
+        """Return the error for a contribution whose length differs from the claimed one; objects claim no length."""
         cdef uint64_t length, expected = self.claimed()
         cdef uint32_t member
         if expected and self.action != NOTHING:
@@ -320,9 +320,9 @@ cdef class SlotExchange(Request):
         return content + self.offset
 
     cdef tuple leave(self):
-        """Return everything that only a call in progress needs.
+        """Return the objects that only a call in progress needs.
 
-        The caller lets go of it once the call is complete. What runs then, as an object is freed, may look at the call.
+        The caller drops them once the call is complete. Code that runs when an object is freed may look at the call.
         """
         sync = self.group.sync
         if self.listens:
@@ -383,7 +383,7 @@ cdef class Slots:
         PyMem_Free(self._views)
 
     cdef int rest(self) except -1:
-        """Note the end of a look at the slots, until which their memory had to stay."""
+        """Note the end of a look at the slots. Their memory may go once no look is in progress."""
         self.busy -= 1
         if self.closed and not self.busy:
             self.release()
@@ -403,7 +403,7 @@ cdef class Slots:
         """Serve calls.
 
         Args:
-            sync: knows the previous call, and reports calls of other ranks that disagree with this one.
+            sync: knows the previous call, and reports a call of another rank that differs from the call of this rank.
             spins: True if a blocking call polls for the other ranks for a while before it sleeps.
             yields: True if the blocking call offers its core to other processes while it polls.
         """
@@ -418,12 +418,12 @@ cdef class Slots:
             self.release()
 
     cdef int post(self, SlotExchange exchange) except -1:
-        """Post, and wake those that wait for nothing else."""
+        """Post, and wake the members that have waited only for this post."""
         slots_post(&self.slots, &exchange.call, exchange.data)
         return self.wake(exchange.call.number, 0)
 
     cdef int wake(self, uint64_t number, uint64_t steps) except -1:
-        """Wake the members that wait in a call for what this rank has just done, and for nothing else."""
+        """Wake the members that have waited only for this post or step of this rank."""
         cdef uint32_t member = 0
         cdef Ring ring
         while True:
@@ -460,12 +460,12 @@ cdef class Slots:
         return exchange
 
     def publish(self, channel, bytes content not None, uint64_t nbytes, uint32_t first, uint32_t last):
-        """Start a call of a collective whose result is what some members contribute. The one before must be complete.
+        """Start a call whose result is the contributions of some members. The previous call must be complete.
 
         Args:
             channel: the channel of the call.
             content: the contribution, at most `room` bytes.
-            nbytes: bytes that each rank contributes, which all must say alike.
+            nbytes: bytes that each rank contributes; all must give the same number.
             first, last: the members whose contributions are the result: `first` to `last` - 1.
         """
         cdef SlotExchange exchange
@@ -479,7 +479,7 @@ cdef class Slots:
         exchange.call.last = last
         exchange.call.length = length
         exchange.content, exchange.data = content, <const char *>content
-        if self.engine.error is not None:  # as in a forked child, whose entry would pass for its parent's
+        if self.engine.error is not None:  # for example in a forked child: its posts would pass for those of its parent
             exchange.fail(self.engine.error)
         else:
             exchange.advance()

@@ -14,8 +14,8 @@ typedef struct {
   const int64_t *offsets, *starts, *runs; /* the places on both sides, and the lengths unless they are equal */
   int64_t dims;
   int word; /* bytes that are reversed, 2, 4 or 8; 0: none */
-  dim_t dim[]; /* first in the order of the message, for packing, then in the order of memory, for unpacking: */
-               /* a copy writes in sequence and reads out of order, which costs caches less than the reverse */
+  dim_t dim[]; /* twice: in the order of the message, for packing, and in the order of memory, for unpacking. To */
+               /* write in sequence and read out of order costs the caches less than the reverse. */
 } block_t;
 
 static inline void copy_run(char *to, const char *from, int64_t run, int word) {

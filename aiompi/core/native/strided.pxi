@@ -78,7 +78,7 @@ cdef class Copies:
         except BaseException:
             free(block)
             raise
-        # Only now: nothing copies a block of which a part is missing.
+        # Only now, so that no copy uses an incomplete block.
         self.blocks[self.number] = block
         self.number += 1
         self.low = block.low if self.number == 1 or block.low < self.low else self.low

@@ -93,7 +93,7 @@ cdef class WindowBase:
     # before its arguments are looked at, because that may call Python.
 
     cdef uint64_t begins(self, int kind) except? 0:
-        """Write the record of an access, if there are records; return its handle."""
+        """Write the record of an access, if this rank is traced; return the handle, otherwise 0."""
         cdef Recorder recorder
         if not isinstance(self.comm, CommunicatorBase):
             return 0
@@ -215,7 +215,7 @@ cdef class WindowBase:
         return self.recorded(origin, result, rank, target, op, False)
 
     def fetch_at_once(self, origin, result, rank, target, op):
-        """Do the same with one element."""
+        """Do what `accumulate_at_once` does, with one element."""
         return self.recorded(origin, result, rank, target, op, True)
 
     cdef bint recorded(self, origin, result, rank, target, op, bint single) except -1:
@@ -306,7 +306,7 @@ cdef class WindowBase:
 
 
 cdef int move_bytes(char *to, const char *source, Py_ssize_t nbytes) except -1:
-    """Copy between memory of the program and of a window, which may overlap."""
+    """Copy between memory of the program and memory of a window; the two may overlap."""
     if nbytes < GIL_FREE:
         memmove(to, source, nbytes)
     else:

@@ -35,7 +35,7 @@ class Atomics:
         return int.from_bytes(self._view[self._place(offset, size)], "little")
 
     def store(self, offset: int, size: int, value: int) -> None:
-        """Set a word to a value, of which the lowest bytes count."""
+        """Set a word to the lowest bytes of a value."""
         self._view[self._place(offset, size)] = (value & (256**size - 1)).to_bytes(size, "little")
 
     def add(self, offset: int, size: int, value: int) -> int:

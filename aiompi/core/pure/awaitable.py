@@ -178,7 +178,7 @@ class AwaitableCall(Request[T_co], Coroutine[Any, None, T_co]):
         if self._state == FRESH:
             forgotten(self, 2)
 
-    # What the methods of a request say of the operation. Who takes its outcome need not await it.
+    # The methods of a request; the operation answers. A program that takes the outcome here need not await the call.
 
     def done(self) -> bool:
         return self._operation.done()

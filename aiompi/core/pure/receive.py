@@ -96,7 +96,7 @@ class PostedReceive(Request[Any]):
                 self._error = error
                 raise
             except BaseException:
-                self.data = data  # for the next call
+                self.data = data  # so that the next call can decode it
                 raise
         return self._value
 

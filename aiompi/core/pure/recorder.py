@@ -38,7 +38,8 @@ ARRIVAL: Final = 7
 #: an attempt to take the lock of a window, which ends when this rank has it or is told to try again; giving it back
 LOCK: Final = 8
 UNLOCK: Final = 9
-#: Post and Complete tell each rank of a group, and Start and Wait take this; the tags are kinds of messages of windows
+#: a notification of a window: Post and Complete send one to each rank of a group, and Start and Wait receive it; the
+#: tags are kinds of messages of windows
 NOTIFY: Final = 10
 NOTICE: Final = 11
 #: writing to, and reading from, memory of a window that this rank reaches itself
@@ -49,7 +50,7 @@ DISK: Final = 14
 #: a call of a handler, a publication, a step of a subscription, or a write of a shared dict: its tag tells which, and
 #: its word is the name of the handler, topic or dict. Its peer is the member whose message it waits for.
 TALK: Final = 15
-#: a wait for something else
+#: a wait for any other event
 WAIT: Final = 16
 #: a garbage collection; its tag is the generation
 GC: Final = 17
@@ -133,7 +134,7 @@ class Naming(Protocol):
         """
 
     def word(self, text: str, /) -> int:
-        """Return the number of a word, such as the name of an algorithm; 0 for one word too many."""
+        """Return the number of a word, such as the name of an algorithm; 0 if there is no room for more words."""
 
     def way(self, peer: Any, /) -> int:
         """Return the way of messages to a peer."""
@@ -169,7 +170,7 @@ class Recorder:
         self._room = 0
         self._mask = capacity - 1
         self.naming = naming
-        # By the identities of codes, because equal codes may be of different files. The first one keeps the codes.
+        # By the identities of codes, because equal codes may be of different files. `_kinds` keeps the codes.
         self._kinds: dict[int, tuple[CodeType, int]] = {}
         self._sites: dict[tuple[int, ...], int] = {}
 
@@ -281,7 +282,8 @@ class Recorder:
         """Note that the program waits for a request from now on.
 
         Args:
-            request: the request. In place of a schedule without a record, it is what the schedule waits for.
+            request: the request. If it is a schedule without a record, the wait is noted for the request for which
+                the schedule waits.
             place: number of the place that waits; 0 for that of this call.
         """
         if request._done:

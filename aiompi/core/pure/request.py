@@ -71,7 +71,7 @@ class Request(Generic[T_co]):
         """Note the words of `repr`: the call, such as "recv from", its communicator, and its envelope if it has one.
 
         Args:
-            comm: is asked for its `label` when the text is made.
+            comm: communicator; its `label` is read only when the text is made.
         """
         self._words = call, comm, partner, tag
 
@@ -194,7 +194,7 @@ class Request(Generic[T_co]):
                 callback(self)
 
     def attend(self) -> None:
-        """Make progress without further calls. Only requests from `begin` do not do so before this call."""
+        """Make progress without further calls from now on. Only requests that `begin` has returned need this call."""
 
     def follow(self, place: int) -> Request[Any] | None:
         """Return the request that the program waits for in place of this one; None if it waits for this one itself.
@@ -219,12 +219,12 @@ class Request(Generic[T_co]):
     def lost_message_error(self) -> BaseException | None:
         """Return the error of a message that is lost because `withdraw` could not give it back; None if none is lost.
 
-        None also if the error has been reported. The caller reports what this returns.
+        It is None also if the error has been reported. The caller reports the returned error.
         """
         return None
 
     def quiescent(self) -> bool:
-        """Return True if no other process writes into the memory of the operation. From now on none will begin to."""
+        """Return True if no other process writes into the operation's memory, and none will begin to."""
         return True
 
     def settle(self) -> Generator[Any, None, None]:
@@ -289,7 +289,7 @@ class Request(Generic[T_co]):
     def __await__(self) -> Generator[Any, None, T_co]:
         if self._done and self._engine.turn_due():
             yield
-        while not self._done:  # again if a receive was interrupted and then resumed before this continued
+        while not self._done:  # repeated if a receive was interrupted, and was resumed before this code continued
             if self._engine.stepping:
                 yield self  # as `suspend` does, in one step
             else:

@@ -11,7 +11,7 @@ class WindowBase:
 
     Attributes:
         comm: communicator of its messages.
-        unflushed: ranks of which this rank has asked something without an answer.
+        unflushed: ranks that have not answered a request of this rank yet.
         pending: operations that are not complete at this end, by rank.
         accessed: True once this rank has accessed the memory of any rank since the last fence.
     """
@@ -62,7 +62,7 @@ class WindowBase:
         return False
 
     def fetch_at_once(self, origin: object, result: object, rank: object, target: object, op: object) -> bool:
-        """Do the same with one element."""
+        """Do what `accumulate_at_once` does, with one element."""
         return False
 
     def swap_at_once(self, origin: object, compare: object, result: object, rank: object, target: object) -> bool:
