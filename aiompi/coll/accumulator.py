@@ -71,7 +71,7 @@ class Accumulator(ABC):
 
 
 async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, partner: int) -> None:
-    """Send the partial result `given` to a partner, and combine the partner's with `kept`, which may be `given`."""
+    """Send the partial result `given` to a partner, and combine the received one with `kept` (or `given` itself)."""
     arrival = kept.incoming().irecv(channel, partner)
     send = given.block().isend(channel, partner)
     await arrival
@@ -262,12 +262,12 @@ class Vector(Accumulator):
         """Become the result of a reduction by the core.
 
         Args:
-            begin: function that begins the call. It takes the arrays of the contribution, None if the result has it,
-                and of the result, None if this rank gets none.
+            begin: function that begins the call. It takes two arrays: the contribution, or None if the result array
+                holds it; and the result, or None if this rank gets no result.
             wanted: True if this rank gets the result.
 
         Returns:
-            False, on all ranks alike: see `aiompi.coll.shm_sync.share_in_rounds`.
+            False, on all ranks alike, if the slots cannot be used: see `aiompi.coll.shm_sync.share_in_rounds`.
         """
         dtype = self._datatype.dtype
         place = self._settled_place() if wanted else None
@@ -276,7 +276,7 @@ class Vector(Accumulator):
         done = await share_in_rounds(channel, lambda slots: begin(slots, value, result))
         if done and place is not None and result is not None:
             if not np.may_share_memory(result, np.frombuffer(place, np.uint8)):
-                place[:] = result.view(np.uint8).data  # the place begins at an odd address
+                place[:] = result.view(np.uint8).data  # the place is not aligned for NumPy
             self._value, self._own, self._vacant = place, True, False
         return done
 
@@ -308,7 +308,7 @@ class Vector(Accumulator):
             self._value, self._own, self._vacant = place, True, False
 
     def _settled_place(self) -> memoryview:
-        """Return the destination of the result, which does not change any more."""
+        """Choose and return the destination of the result. From now on it stays the same."""
         if self._place is None:
             self._place = self._value if self._own else self._pool.take(len(self._value))
             self._vacant = self._place is not self._value
@@ -423,7 +423,7 @@ class ObjectAccumulator(Accumulator):
 
     def combine(self, contributions: Sequence[bytes]) -> None:
         values = [self._codec.loads(copied(message)) for message in contributions]
-        while len(values) > 1:  # with the brackets of recursive doubling: then a power of two is left
+        while len(values) > 1:  # pairs first until a power of two is left, as in recursive doubling
             pairs = len(values) - (1 << (len(values) - 1).bit_length() - 1)
             values[: 2 * pairs] = [self._op(values[i], values[i + 1]) for i in range(0, 2 * pairs, 2)]
         self._become(values[0])

@@ -54,7 +54,7 @@ class Block:
         return joined(self.payload, self.nbytes)
 
     def part(self, start: int, stop: int) -> Block:
-        """Return a block of the bytes `start` to `stop - 1`, in the same memory; not for `any_form` algorithms."""
+        """Return a block of the bytes `start` to `stop - 1`, in the same memory. No `any_form` algorithm does this."""
         if self.memory is None:
             raise InternalError("the bytes of an object cannot be cut; the algorithm must not be `any_form`")
         return Block(self.memory[start:stop])
@@ -153,7 +153,8 @@ def compare(channel: Channel, source: int, theirs: int) -> None:
     """Compare the calls of another rank and of this rank, if both are known.
 
     Raises:
-        InvalidRootError, InvalidOpError, OtherError: it is another collective, or has another root or operation.
+        InvalidRootError, InvalidOpError, OtherError: the other rank has called another collective, or has passed
+            another root or operation.
     """
     ours = channel.note
     if ours and theirs and ours != theirs:

@@ -10,7 +10,7 @@ ignored elsewhere.
 Messages are packed. Blocks without gaps are sent from and received into the user's memory; others are packed at the
 start, and unpacked when the algorithm has ended.
 
-They raise, at the call:
+A call raises at once:
 
     InvalidRootError     the root is no rank of the communicator
     InvalidBufferError   memory too small, read-only where it receives, shared by both buffers or by blocks that
@@ -22,14 +22,14 @@ They raise, at the call:
     InvalidArgumentError a list is not as long as there are ranks
     TypeError            not a buffer specification
 
-and when the request is awaited TruncationError or InvalidCountError, if another rank sent more or less than is
-expected here (section 4.1).
+The await raises TruncationError or InvalidCountError if another rank has sent more or less than this rank expects
+(section 4.1).
 
 On an intercommunicator the collectives that MPI-2 defines there run between its groups (MPI-2, section 5.2.2 of
 MPI-3.1). IN_PLACE is not allowed. The root passes ROOT; it receives no block in a scatter, and contributes none to a
-gather. The rest of its group passes PROC_NULL and takes no part; its other arguments are ignored. Collectives that move
-data have one block for each rank of the remote group. In reductions each group gets the combined contributions of the
-other group, and `recvcounts` is for the local group.
+gather. The other ranks of its group pass PROC_NULL and take no part; their other arguments are ignored. Collectives
+that move data have one block for each rank of the remote group. In reductions each group gets the combined
+contributions of the other group, and `recvcounts` is for the local group.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _alltoall_any(
 def _alltoall(
     call: Call, sources: Sequence[Buffer], places: Sequence[Buffer], *, equal: bool = True, copies: int = 1
 ) -> Run:
-    """Exchange between all ranks; `copies` of them get the same sources."""
+    """Exchange between all ranks. The sources, repeated `copies` times, are the blocks for all ranks."""
     in_place, own = sources is places, call.comm.rank if call.comm.remote is None else None
     if not in_place:
         call.check_apart(sources, places)
@@ -253,7 +253,7 @@ def reduce(call: Call, sendspec: object, recvspec: object, op: Op, root: int) ->
     recvbuf: Buffer | None = None
     root, is_root = call.root(root)
     if is_root:
-        if root == ROOT:  # which contributes nothing
+        if root == ROOT:  # this rank contributes nothing
             sendbuf = recvbuf = call.receive(recvspec)
         else:
             sendbuf, recvbuf = call.vectors(sendspec, recvspec)

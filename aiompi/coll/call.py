@@ -56,7 +56,7 @@ def checked_root(comm: Communicator, root: int, operation: str) -> tuple[int, in
 
     Returns:
         (root, rank of the root in its group, True at the root). The first is an int, whatever integer the program has
-        passed. The second is None in the ranks of the root's own group in an intercommunicator, except at the root.
+        passed. The second is None at the other ranks of the root's group in an intercommunicator.
 
     Raises:
         InvalidRootError: the root is not a rank of the communicator; on an intercommunicator, not ROOT, PROC_NULL or a
@@ -103,7 +103,7 @@ class Stage:
         return block
 
     def own(self, block: Block, buffer: Buffer) -> Block:
-        """Return a block for a buffer whose contents are already in a block of this rank; `block` may be that block."""
+        """Return a block for a buffer whose contents `block` already holds: the buffer's own memory, or `block`."""
         if buffer.contiguous:
             return self.incoming(buffer)
         self._received.append((buffer, block))
@@ -410,8 +410,8 @@ class Prepared(Generic[P]):
     def begin(self, comm: Communicator, /, *args: Any) -> Request[None]:
         """Start the collective.
 
-        The caller waits for it at once, by `Request.spin` and then by its driver. The core itself serves calls with
-        common arguments among ranks that share memory.
+        The caller waits for the request at once, first by `Request.spin` and then by its driver. The core itself serves
+        calls with common arguments among ranks that share memory.
         """
         slots = comm.slots
         if slots is not None and self._direct is not None:
@@ -443,7 +443,7 @@ class Prepared(Generic[P]):
         channel = comm.bound_channel(self.name, note)
         recorder = comm.engine.recorder
         if recorder is not None:
-            recorder.word = 0  # that of the algorithm: nothing begins yet
+            recorder.word = 0  # drop the name of the algorithm, because no operation begins yet
         return PersistentRequest(comm.engine, f"{self.name}_init", lambda: comm.start_bound(channel, run), lambda: None)
 
     def _prepare(self, comm: Communicator, *args: P.args, **kwargs: P.kwargs) -> tuple[Run, int]:

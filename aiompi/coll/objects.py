@@ -6,10 +6,10 @@ form, and each rank gets a new object, even the rank that has contributed it. Th
 the request is complete. Arguments that matter only at the root are ignored elsewhere. In an event loop large objects
 are encoded and decoded in slices.
 
-On an intercommunicator results are of the contributions of the remote group (MPI-2, section 5.2.2 of MPI-3.1). Roots
-are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result. With bcast and
-scatter no rank of this group has one. `algorithm` names the algorithm on a communicator of one group; all ranks give
-the same name. By default settings and tuning data decide.
+On an intercommunicator the results come from the contributions of the remote group (MPI-2, section 5.2.2 of MPI-3.1).
+Roots are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result. With bcast
+and scatter not even the root has a result. `algorithm` names the algorithm on a communicator of one group; all ranks
+give the same name. By default settings and tuning data decide.
 
 The call itself raises InvalidRootError for a wrong root; InvalidCommError if the collective is not defined on an
 intercommunicator; InvalidArgumentError for a wrong number of objects or an unknown algorithm; InvalidOpError for an
@@ -305,7 +305,7 @@ class _Objects:
         return [self.block(item) for item in items]
 
     def move(self, channel: Channel, algorithm: Callable[[], Coroutine[Any, None, None]]) -> Coroutine[Any, None, None]:
-        """Run the algorithm once large objects are encoded; later calls of this rank use slots after this call."""
+        """Run the algorithm once large objects are encoded; later calls of this rank use slots only after its end."""
         if not self._encodings:
             return algorithm()
 

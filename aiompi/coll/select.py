@@ -9,8 +9,8 @@ ranks; `objects`, if each rank knows only the length of its own block; `shared_m
 `hosts`, if the ranks are on several hosts and some of them share memory. The file also names the machine and the
 command that made it.
 
-On a communicator that spans IMPI clients, buffers are served only by the algorithms of IMPI 0.0, if it has any for the
-collective.
+On a communicator that spans IMPI clients, calls on buffers use only the algorithms of IMPI 0.0, if that standard has
+the collective.
 
 All ranks must choose the same algorithm. Therefore the choice depends only on facts that all ranks know: the
 communicator, the operation, the form of the call, and the length of one rank's block, which is known for buffers but
@@ -253,7 +253,7 @@ def _direct_limits(size: int, most: int) -> dict[int, int]:
     for name, (collective, shown) in _DIRECT.items():
         rules = tuning()[collective.name]
         lengths = sorted({0, _UNLIMITED, *(rule.max_bytes or (rule.max_total or 0) // size for rule in rules)})
-        cases = (Case(size, nbytes, shared_memory=True) for nbytes in lengths)  # what the core combines commutes
+        cases = (Case(size, nbytes, shared_memory=True) for nbytes in lengths)  # all operations of the core commute
         beyond = next((case.nbytes for case in cases if preferred(collective, case) != _SLOTS), None)
         limit = max((nbytes for nbytes in lengths if beyond is None or nbytes < beyond), default=-1)
         if name not in _IN_ROUNDS or most < ROOM or size > MOST_IN_ROUNDS:
@@ -277,7 +277,7 @@ _DIRECT: Final[Mapping[str, tuple[Collective[...], bool]]] = {
 }
 
 
-#: those of them whose blocks may be longer than a slot
+#: the collectives of `_DIRECT` whose blocks may be longer than a slot
 _IN_ROUNDS: Final = frozenset({"Bcast", "Allgather", "Alltoall", "Reduce", "Allreduce"})
 #: more bytes than memory has
 _UNLIMITED: Final = 2**47

@@ -2,9 +2,9 @@
 
 Before the members use slots they must hand memory to each other. This takes some calls of collectives. In each of these
 calls the members try to share slots, and agree whether all have succeeded. All members count their calls in the same
-way, so all know the state. Members that are not all connected first make a number of calls by messages, as many calls
-as there are members. These calls take about as long as connecting all members. So a program with few calls does not pay
-for connections between all members.
+way, so all know the state. If not all members are connected, they first make as many calls by messages as there are
+members. These calls take about as long as connecting all members. So a program with few calls does not pay for
+connections between all members.
 
 The members use slots in the order of their calls, which is the same for all members. Therefore a call uses slots at its
 beginning, before any other wait. A call that must wait for another event first holds its turn (`hold_turn`).
@@ -59,7 +59,7 @@ def listen(exchange: SlotExchange, alarm: MessageListener) -> None:
 def _disturb(channel: Channel, exchange: SlotExchange, message: Message) -> None:
     """Fail a call: a rank that sends a message before it has posted has made another call."""
     if exchange.done() or exchange.posted(message.source):
-        return  # it is already in the part of the call that sends
+        return  # the sender has posted, and now sends messages in the same call
     error = _disagreement(channel, message.source, message.note)
     exchange.fail(error or InvalidCountError(mismatch(channel, message.source, message.length, exchange.nbytes)))
 
@@ -233,8 +233,8 @@ async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, 
     note = channel.note
 
     async def act(slots: SlotGroup) -> list[bytes] | None:
-        # Within the turn of this call, because the backoff depends on the previous calls, and the next calls depend on
-        # it.
+        # Inside the turn of this call: the backoff depends on the previous calls, and the next calls depend on the
+        # backoff.
         if sync.backs_off(note):
             return None
         contents = await _publish(channel, sync, slots, make(), 0, wanted)
@@ -270,7 +270,7 @@ def _latest(sync: ShmSync, current: SlotExchange) -> SlotExchange:
 
 
 def has_rounds(channel: Channel) -> bool:
-    """Return True if long blocks go through slots in rounds, where the members have slots."""
+    """Return True if long blocks go through slots in rounds, provided that the members have slots."""
     return channel.room >= ROOM and channel.size <= MOST_IN_ROUNDS
 
 
@@ -302,7 +302,7 @@ async def share_in_rounds(channel: Channel, begin: Callable[[SlotGroup], SlotExc
 def _exchange(
     channel: Channel, sync: ShmSync, act: Callable[[SlotGroup], Coroutine[Any, None, T]]
 ) -> Coroutine[Any, None, T | None]:
-    """Act at the turn of this call. The result is None, on all ranks alike, if they have no slots, or not yet."""
+    """Act at the turn of this call. The result is None, on all ranks alike, if there are no slots, or not yet."""
     slots, before = sync.slots, sync.latest
     if slots is not None and (before is None or before.done()):
         return act(slots)
@@ -349,7 +349,7 @@ async def _in_turn(channel: Channel, sync: ShmSync, act: Callable[[SlotGroup], C
                 slots = _assemble(channel.comm)
                 if await _agreed(channel, slots is not None) and slots is not None:
                     _share(channel.comm, sync, slots)
-            else:  # agreed first, so that no member connects to one without resources
+            else:  # agree first, so that no member connects to a member without resources
                 ready = await _agreed(channel, _readiness(channel.comm))
                 sync.affordable = ready >= _ABLE
                 sync.patience = channel.size if ready == _ABLE else 0

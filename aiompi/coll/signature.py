@@ -20,7 +20,7 @@ from aiompi.errors import InvalidCountError, InvalidOpError, InvalidRootError, M
 from aiompi.op import Op
 from aiompi.op.operation import PREDEFINED
 
-#: in the order of their numbers, to which new names are appended
+#: the names in the order of their numbers; new names are appended
 NAMES: Final = (
     "Barrier", "Bcast", "Gather", "Gatherv", "Scatter", "Scatterv", "Allgather", "Allgatherv", "Alltoall", "Alltoallv",
     "Alltoallw", "Reduce", "Allreduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan", "bcast", "gather",
@@ -28,7 +28,7 @@ NAMES: Final = (
     "Neighbor_allgather", "Neighbor_allgatherv", "Neighbor_alltoall", "Neighbor_alltoallv", "Neighbor_alltoallw",
     "neighbor_allgather", "neighbor_alltoall",
 )  # fmt: skip
-#: constructors of communicators, in the order of their numbers, to which new names are appended
+#: constructors of communicators in the order of their numbers; new names are appended
 CONSTRUCTORS: Final = (
     "Comm_dup", "Comm_create", "Comm_split", "Comm_split_type", "Intercomm_create", "Intercomm_merge", "Cart_create",
     "Graph_create", "Dist_graph_create", "Dist_graph_create_adjacent", "Comm_create_from_group",
@@ -97,7 +97,7 @@ class Signature(NamedTuple):
 
 
 def digest(lengths: Sequence[int]) -> int:
-    """Return a number from 1 to 65535, which is most probably different for other lengths."""
+    """Return a number from 1 to 65535. Other lengths most probably give another number."""
     return zlib.crc32(repr([*lengths]).encode()) % 0xFFFF + 1
 
 

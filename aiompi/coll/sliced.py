@@ -92,7 +92,7 @@ class SlicedAccumulator(ObjectAccumulator):
 def encoded_first(
     channel: Channel, accumulator: ObjectAccumulator, run: Callable[[], Coroutine[Any, None, None]]
 ) -> Coroutine[Any, None, None]:
-    """Encode a large contribution, then run an algorithm. Later calls of this rank use slots after it."""
+    """Encode a large contribution, then run an algorithm. Later calls of this rank use slots only after its end."""
     block = accumulator.large if isinstance(accumulator, SlicedAccumulator) else None
     if block is None:
         return run()

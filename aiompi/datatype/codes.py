@@ -161,7 +161,7 @@ def _elements(dtype: np.dtype[Any]) -> tuple[Datatype, int]:
 
 def _exported(view: memoryview) -> np.dtype[Any]:
     if isinstance(view.obj, ctypes.Structure | ctypes.Union | ctypes.Array):
-        return np.dtype(type(view.obj)).base  # their formats leave out padding
+        return np.dtype(type(view.obj)).base  # the formats that ctypes exports leave out padding
     return np.asarray(view).dtype
 
 

@@ -46,8 +46,8 @@ def _unchanged(values: Array) -> Array:
 class Element:
     """The conversion of one basic element between memory and external32.
 
-    Bits are copied as unsigned integers, so NaNs keep their payload. Assignment to the other type reverses the bytes,
-    and truncates or extends them.
+    Bits are copied as unsigned integers, so NaNs keep their payload. An assignment between the types of both forms
+    reverses the bytes, and truncates or extends them.
 
     Args:
         native: type of a part in memory.
@@ -170,9 +170,9 @@ def element_of(basic: object) -> Element:
 
 
 def words(layout: Layout) -> list[int] | None:
-    """Return, for each part of an external layout, the bytes of the words that its conversion reverses, 0 for none.
+    """Return the length of the words that the conversion of each part of an external layout reverses; 0 for no words.
 
-    None if a part has to be converted in another way.
+    Lengths are in bytes. The result is None if a part has to be converted in another way.
     """
     found = [element_of(block.kind).word for block in layout.blocks]
     return None if -1 in found else found

@@ -37,7 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-#: type code of NumPy -> letter of `struct` with the same size and alignment, if that is another one
+#: type code of NumPy -> letter of `struct` with the same size and alignment, if the letters differ
 _LETTERS: Final = {
     "S1": "c", "U1": "I", "i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q",
     "f2": "e", "f4": "f", "f8": "d",

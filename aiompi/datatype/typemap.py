@@ -166,7 +166,7 @@ class TypeMap:
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """Numpy type of an item, or None. If it is set to a function, that makes it at the first use."""
+        """Numpy type of an item, or None. A function set in its place makes the type at the first use."""
         if callable(self._dtype):
             self._dtype = self._dtype()
         return self._dtype
@@ -204,7 +204,7 @@ class TypeMap:
     def make_items(self, form: str) -> Items:
         """Make the items in one representation, named by their attribute.
 
-        They are empty if elements must be converted to external32 one by one. Then they cannot be used.
+        If elements must be converted to external32 one by one, the items are empty, and cannot be used.
         """
         from aiompi.datatype import external32  # needs NumPy, and programs without arrays do not
 
@@ -220,7 +220,7 @@ class TypeMap:
         stack = [self]
         while stack:
             typemap = stack[-1]
-            if getattr(typemap, form) is not None:  # a component of several types, computed for another one
+            if getattr(typemap, form) is not None:  # already computed: several types may have the same component
                 stack.pop()
                 continue
             missing = [part for part in typemap._components if getattr(part, form) is None]

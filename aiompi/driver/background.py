@@ -122,7 +122,7 @@ class Background:
             self._sleeping = True
             return self._doorbell_only, None
         seconds = self._progress()
-        if self._foreground_leads():  # a function of the program that `progress` called has waited
+        if self._foreground_leads():  # `progress` has called a function of the program, and this function has waited
             return self._doorbell_only, _NAP
         self._leading = True
         return self._all_events, seconds

@@ -242,7 +242,7 @@ class BlockingDriver(DriverBase):
         if now >= self._descriptors_due:
             self._descriptors_due = now + _CHECK_BUSY
             if not (self._due.soon or self._due.timers or self._observer or self._spin.yields_core):
-                # What becomes due meanwhile is as late as a descriptor that is ready.
+                # Until then callbacks that become due wait, like descriptors that become ready.
                 self._brief_until = self._descriptors_due
             found = self._spin.review(self._pollers, now)
             if self._descriptors.serve(0.0) or found:

@@ -19,12 +19,12 @@ _POLLS: Final = 16
 ROUND: Final = 10e-6
 #: most waits without a spin after a spin that found no work
 _MAX_SKIPS: Final = 255
-#: a sched_yield that takes more seconds than the call itself: another process wanted the core
+#: if a sched_yield takes more seconds than this, another process wanted the core
 _CORE_TAKEN: Final = 10e-6
-#: a sched_yield that takes at most so many seconds: another rank may have done its part of a short collective
+#: if a sched_yield takes at most so many seconds, another rank may have done its part of a short collective
 _SHORT_WORK: Final = 300e-6
-#: a sched_yield that takes more seconds than an answer to a message or a long copy: another process computes. Such a
-#: process keeps the core for some milliseconds, until a tick of the kernel takes the core from it.
+#: if a sched_yield takes more seconds than this, another process computes: an answer to a message or a long copy takes
+#: less time. A computing process keeps the core for some milliseconds, until a tick of the kernel takes it away.
 _LONG_WORK: Final = 1.5e-3
 #: waits without a spin after a yield to a computing process: the first time, and at most
 _WORK_SKIPS: Final = 7

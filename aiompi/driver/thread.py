@@ -33,7 +33,7 @@ class SerialDriver(BlockingDriver):
     """Any thread may make a call. A call that overlaps with a call of another thread is refused.
 
     Args:
-        take_turn: called in a call that has not entered `exclusive`; does so for the rest of the call, or raises.
+        take_turn: called in a call that has not entered `exclusive`: it enters for the rest of the call, or raises.
     """
 
     level = THREAD_SERIALIZED
@@ -85,7 +85,7 @@ class ThreadDriver(BlockingDriver):
 
     Args:
         failed: called in the background thread, with the exception that has ended this thread.
-        take_turn: called in a call that has not entered `exclusive`; does so for the rest of the call, or raises.
+        take_turn: called in a call that has not entered `exclusive`: it enters for the rest of the call, or raises.
     """
 
     level = THREAD_MULTIPLE
@@ -260,7 +260,7 @@ class ThreadDriver(BlockingDriver):
     def _lead_in_background(self) -> float | None:
         self._leader = get_ident()
         try:
-            stop_polling(self._pollers, [*self._pollers])  # a poller that no thread polls has to ring
+            stop_polling(self._pollers, [*self._pollers])  # no thread polls them now, so their peers must ring
             self._turn(0.0)
         finally:
             self._hand_over()

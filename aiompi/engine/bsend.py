@@ -72,7 +72,7 @@ class AttachedBuffer:
         return start
 
     def _find(self, nbytes: int) -> int | None:
-        """Use the room behind the newest copy, or else at the start, as in the model, or else any wide enough gap."""
+        """Find room behind the newest copy or, as in the model, at the start; otherwise in any wide enough gap."""
         assert self._memory is not None
         last = len(self._starts)
         if last == 0:
@@ -209,7 +209,7 @@ def send_in_steps(
 
     Args:
         steps: makes the message.
-        start: starts a standard send of the message that steps make.
+        start: starts a standard send of the message that `steps` makes.
     """
     buffered: Request[None] = Request(engine)
 

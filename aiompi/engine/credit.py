@@ -2,8 +2,8 @@
 
 Each eager message spends credit (`eager_window` bytes at first). The receiver returns the credit when it has consumed
 the message: in the header of any frame, or in a separate frame as soon as half of the window is owed. So the memory of
-eager messages at the receiver is bounded. In a program that answers each message, the answers return the credit of the
-longest eager messages over TCP.
+eager messages at the receiver is bounded. If a program answers each message, the answers return all credit, even the
+credit of the longest eager messages over TCP.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_CREDIT: Final = -(2**62)
 
 
 class CreditedEndpoint(Endpoint):
-    """A rank with which this rank exchanges credit for eager messages: each of them grants credit to the other."""
+    """A peer with which this rank exchanges credit for eager messages: each of the two grants credit to the other."""
 
     __slots__ = ("_links", "_looked")
 
@@ -52,13 +52,13 @@ class CreditedEndpoint(Endpoint):
     # Credit that the peer grants.
 
     def check_sends(self) -> None:
-        self.credit = NO_CREDIT  # sends without credit look
+        self.credit = NO_CREDIT  # a send that finds no credit makes this check
 
     def _affords(self, cost: int) -> bool:
         """Return True if there is credit for a message, including credit that the peer has granted by now.
 
-        After credit was found here, an event loop gets a turn before the next check, because the credit allows further
-        copies.
+        With progress in the background, this check is made once per turn: the credit that it finds allows further
+        copies, and other work must get a turn between them.
         """
         if cost > self.credit and not self._looked:
             for link in self._links:

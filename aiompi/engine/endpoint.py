@@ -24,7 +24,7 @@ class Endpoint(PeerBase, ABC):
 
     Attributes:
         rank: number of the process (see `aiompi.engine.processes`): its rank in the world, if it belongs to the world.
-        link: path for the frames to it, made when the first one is sent.
+        link: path for the frames to it, made for the first frame.
         error: why no communication with it is possible any more.
         finalize_error: set when the peer has finalized. It then sends no new message and posts no receive.
         landings: payloads that are arriving.
@@ -163,7 +163,7 @@ class Endpoint(PeerBase, ABC):
         self.orphans = []
         for landing in self.landings:
             target = landing.target
-            landing.drop()  # for what may still come
+            landing.drop()  # bytes that still come are dropped
             target.landing = None
             if isinstance(target, Receive):
                 waiting.append(target)

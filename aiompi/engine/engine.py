@@ -177,7 +177,7 @@ class Engine(Receiving):
         return peer
 
     def shm_domain(self, rank: int) -> Hashable:
-        """Return a value that is equal for processes that read each other's memory; None if there are none."""
+        """Return a value that is equal for processes that read each other's memory; None for private memory."""
         return self.shm_domains[rank] if rank < FIRST_MET else self.environment.home(self.processes.cards[rank])
 
     def share_memory(self, ranks: Iterable[int]) -> bool:
@@ -239,7 +239,7 @@ class Engine(Receiving):
 
     def open_agreements(self, context: int, members: Iterable[int]) -> Matcher | None:
         """Return the queues for agreements of processes of several jobs; None if all members belong to this job."""
-        in_order = sorted(members, key=self.processes.name)  # the same at all of them
+        in_order = sorted(members, key=self.processes.name)  # the same order at all members
         if not any(map(self.processes.is_stranger, in_order)):
             return None
         return self.open_context(context, {number: place for place, number in enumerate(in_order)})
@@ -269,7 +269,7 @@ class Engine(Receiving):
         self._tell_end()
 
     def ends_for(self, rank: int) -> bool:
-        """Return True if this rank has told a process, or will tell it, that it starts no operation any more."""
+        """Return True if a process has been told, or will be told, that this rank starts no operation any more."""
         return self.finished or (self.parted and self.processes.is_stranger(rank))
 
     def _tell_end(self) -> None:

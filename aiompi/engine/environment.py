@@ -53,7 +53,10 @@ class Environment:
         """Close the links to a process to which no communicator refers any more."""
 
     def unfit(self, error: Exception) -> None:
-        """Tell the other ranks why this rank cannot communicate with them any more. It fails itself afterwards."""
+        """Tell the other ranks why this rank cannot communicate with them any more.
+
+        Afterwards the caller fails all operations of this rank.
+        """
 
     def fatal(self, error: BaseException) -> None:
         """End the job because of an error that no call can report."""

@@ -266,7 +266,7 @@ class FailureHandler:
 
 
 def _fail(operations: Iterable[Failable], error: Exception) -> None:
-    """Fail operations, which are in no table any more, because a waiting schedule may start new operations."""
+    """Fail operations. They must be in no table any more: a schedule that waits for them may start new operations."""
     for operation in operations:
         operation.fail(another(error))
 
@@ -274,7 +274,7 @@ def _fail(operations: Iterable[Failable], error: Exception) -> None:
 def another(error: Exception) -> Exception:
     """Return a copy of a kept error. A raised error refers to the frames that it passes, and so to their memory."""
     if isinstance(error, JobAbortedError):
-        return error  # the job has ended, and its memory is not missed
+        return error  # the job has ended, so nobody needs the memory
     copied = copy.copy(error)
     copied.__cause__ = error.__cause__
     return copied

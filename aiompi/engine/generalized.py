@@ -19,10 +19,10 @@ class GeneralizedRequest(Request[Any]):
     """An operation that the program completes.
 
     Args:
-        query: function that fills an empty status. It is called with the status and the arguments, at completion and
-            for each `status`.
+        query: function that fills an empty status. It is called with the status and the arguments, when the
+            result is taken and for each use of `status`.
         release: called with the arguments when the request is not needed any more.
-        withdraw: function that `cancel` calls with True if the request is complete, and with the arguments.
+        withdraw: function that `cancel` calls with a flag, True if the request is complete, and with the arguments.
         args, kwargs: the arguments.
     """
 

@@ -86,7 +86,7 @@ class Processes:
         self._next = FIRST_MET
         self._names: dict[int, Name] = {}  # of the processes that were met
         self._numbers: dict[Name, int] = {}
-        # The namespaces of each process by its number, with its index in each. The last one is used to address it.
+        # By the number of a process: its namespaces, with its index in each. Messages use the last one.
         self._addresses: dict[int, list[tuple[Namespace, int]]] = {}
         self._references: dict[int, int] = {}  # number of a met process -> count of the communicators that refer to it
         self._gone: set[int] = set()  # processes that were met and have left their job or failed
@@ -211,7 +211,7 @@ class Processes:
             self.forget_unused(number)
 
     def gone(self, number: int) -> bool:
-        """Note that a process has left its job or failed; return True if it is forgotten, being in no communicator."""
+        """Note that a process has left its job or failed; return True if it is forgotten, as no communicator has it."""
         if number < FIRST_MET:
             return False
         if number in self._names:

@@ -118,7 +118,7 @@ class Schedule(ChainedRequest[T_co]):
         return self.awaited
 
     def _raise_unseen(self) -> None:
-        """Raise an interrupt wherever this rank waits, unless it has been seen. The tasks of asyncio do so as well."""
+        """Raise an interrupt that no code has seen, wherever this rank waits. The tasks of asyncio do the same."""
         error = self.unseen_error()
         if error is not None:
             self._error_seen = True

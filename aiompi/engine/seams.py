@@ -158,7 +158,7 @@ class Driver(Protocol):
     def start_polling(self, poller: Poller, *, first: bool = False) -> bool:
         """Poll this poller before each sleep, until it rests; return False if polling does not pay.
 
-        After False the poller must rest now.
+        If the result is False, the caller must let the poller rest now.
 
         Args:
             first: True to poll it before all others.

@@ -63,6 +63,6 @@ class Send(SendBase):
 
     def detach(self) -> None:
         """Copy the unsent part of the message, and use the user's memory no more."""
-        self.payload = (joined(self.payload, self.nbytes),) if self.srqid else ()  # or it is all in the link
+        self.payload = (joined(self.payload, self.nbytes),) if self.srqid else ()  # or the link has it all
         if self.peer.link is not None:
             self.peer.link.detach(self, self.released)

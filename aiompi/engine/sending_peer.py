@@ -31,7 +31,7 @@ _KINDS: Final = {
 
 
 class SendingPeer(WithholdingEndpoint):
-    """One other rank, as the destination of messages. `aiompi.engine.peer.Peer` adds what it sends."""
+    """One other rank, as the destination of messages. `aiompi.engine.peer.Peer` adds the messages of that rank."""
 
     __slots__ = ()
 

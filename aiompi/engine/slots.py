@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROOM: Final = 256 * 2**10
 #: most bytes of a contribution in all other communicators, for which addresses are reserved as well
 LITTLE_ROOM: Final = 2 * 2**10
-#: most ranks whose long blocks go through slots in rounds: in each round a rank has a line of memory for each of them
+#: most ranks whose long blocks go through slots in rounds: in each round a rank has a line of memory for each rank
 MOST_IN_ROUNDS: Final = ROOM // 64
 #: number of the first communicators. Few programs make more.
 FIRST_COMMUNICATORS: Final = 32

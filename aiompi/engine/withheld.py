@@ -129,7 +129,7 @@ class Withheld:
     def _first(self, question: Question) -> _Held | None:
         """Return the message that answers a question."""
         queue = self._queues.get(question)
-        passed = _IN_TURN if question[1] == ANY_TAG else _EARLY  # states from here on have been announced for it
+        passed = _IN_TURN if question[1] == ANY_TAG else _EARLY  # a message in this or a later state is no answer
         while queue:
             held = self._held.get(queue[0])
             if held is not None and held.state < passed:
@@ -196,7 +196,7 @@ class Questions:
         matcher = message.matcher
         if not matcher.holds_early(message):
             message.early = False
-            return  # a matched probe has it
+            return  # a matched probe has taken the message
         matcher.remove(message)
         message.early = False
         receive = matcher.take_posted(message.source, message.tag)
@@ -211,7 +211,7 @@ class WithholdingEndpoint(CreditedEndpoint):
     """A peer with which messages beyond the bound of announcements are withheld, in both directions.
 
     Attributes:
-        questions: the questions that it was asked; None while it withholds no message.
+        questions: the questions that the peer was asked; None while the peer withholds no message.
     """
 
     __slots__ = ("_times", "questions")

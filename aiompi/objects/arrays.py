@@ -164,7 +164,7 @@ def _checked(description: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _traits(dtype: np.dtype[Any]) -> tuple[object, ...]:
-    """Return the dtype and the properties that NumPy ignores when it compares dtypes, as long and long long."""
+    """Return the dtype and the properties that NumPy ignores when it compares dtypes like long and long long."""
     return dtype, dtype.type, dtype.num, dtype.char, dtype.flags & _PUBLIC_FLAGS, dtype.alignment
 
 

@@ -60,8 +60,8 @@ class Codec(PlainCodec):
     """Converts objects to messages and back.
 
     msgpack expresses None, bool, int, float, complex, str, bytes, bytearray, memoryview, tuple, list, dict with any
-    keys, set, frozenset, range, slice, NumPy arrays and scalars of any dtype that is built into NumPy and has neither
-    objects, titles nor metadata, and dataclasses. Other types, and subclasses of these, are pickled.
+    keys, set, frozenset, range, slice, dataclasses, and NumPy arrays and scalars. The dtype of these arrays and scalars
+    must be built into NumPy, without objects, titles and metadata. Other types, and subclasses, are pickled.
 
     Args:
         pickle: True to pickle objects that msgpack cannot express, and to accept pickles. If False, a dataclass is
@@ -223,7 +223,7 @@ class Codec(PlainCodec):
     def _dumps_inexpressible(
         self, obj: object, reason: BaseException, output: Output | None = None
     ) -> tuple[list[Segment], int]:
-        """Pickle an object that msgpack cannot express, for this reason; see `_dumps_pickle`."""
+        """Pickle an object; `reason` says why msgpack cannot express it. See `_dumps_pickle`."""
         if not self._pickle:
             raise InvalidTypeError(_not_without_pickle(obj, reason)) from None
         return self._dumps_pickle(obj, output)

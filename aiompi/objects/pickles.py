@@ -91,7 +91,7 @@ class Steps(Generic[T]):
 
 
 def _go_on() -> None:
-    """Stand in for `Steps._suspend` where there is no thread."""
+    """Do nothing: the replacement of `Steps._suspend` if there is no thread."""
 
 
 class Output:

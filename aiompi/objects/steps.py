@@ -119,7 +119,7 @@ class Body:
         self._encoder = encoder
         self._check = check
         self._headers = msgpack.Packer()
-        self._path: set[int] = set()  # of the containers around the one that is packed
+        self._path: set[int] = set()  # ids of the containers around the current one
 
     def add(self, obj: Any) -> Generator[None, None, None]:
         """Pack a large container, or a dataclass with one.

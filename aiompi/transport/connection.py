@@ -181,7 +181,7 @@ class Connection(Link):
             for index in range(end, -1, -1):
                 piece, other = queue[index]
                 if other is not None and index != end:
-                    break  # the end of the frame before this one
+                    break  # this piece ends the previous frame
                 queue[index] = (bytes(piece), other)
 
     def _watch(self) -> None:

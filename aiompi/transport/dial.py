@@ -25,7 +25,7 @@ from aiompi.wire.hello import Handshake, Protection
 BACKLOG_RETRY: Final = 0.005
 #: seconds before reconnecting after the other side has dropped a connection: the first time, and at most
 _RETRY_PAUSES: Final = (0.005, 0.5)
-#: seconds for an attempt at an address while others are untried: in the first round; each round doubles them
+#: seconds for an attempt at an address while others are untried, in the first round; each further round doubles them
 _FIRST_PATIENCE: Final = 1.0
 #: errors which say that this process or its machine lacks resources for another connection
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -134,8 +134,8 @@ class Limits(NamedTuple):
 
     Attributes:
         timeout: seconds for all connects, and again for the hello.
-        retries: True to try again if the other side closes the connection without having sent a byte, as a side does
-            that has too many connections in their hello.
+        retries: True to try again if the other side closes the connection before it has sent a byte. A side with too
+            many connections in their hello does so.
         wait_for_hello: True to wait for the hello without a limit, because the other side may be computing. Another
             event then reports the end of the other side.
     """

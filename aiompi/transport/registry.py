@@ -18,7 +18,7 @@ TRANSPORTS: Final[dict[str, type[Transport]]] = {cls.name: cls for cls in (Loopb
 
 
 def select(names: Iterable[str]) -> list[type[Transport]]:
-    """Return the transports with these names (all transports without names) and `Loopback`, preferred ones first."""
+    """Return `Loopback` and the transports with these names, by default all; preferred ones come first."""
     wanted = set(names) | {Loopback.name} if names else set(TRANSPORTS)
     return sorted((TRANSPORTS[name] for name in wanted), key=lambda cls: -cls.preference)
 

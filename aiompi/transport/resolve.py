@@ -79,7 +79,7 @@ class Resolving:
         threading.Thread(target=self._run, args=(other, host, port), name="aiompi-resolver", daemon=True).start()
 
     def _run(self, other: socket.socket, host: str, port: int) -> None:
-        with other:  # its end is the signal
+        with other:  # its close is the signal for the driver
             try:
                 self._found = _look_up(host, port)
             except OSError as error:

@@ -20,8 +20,8 @@ class Site:
 
     Attributes:
         directory: directory for sockets, mode 0700; empty if the job has none.
-        bind: numeric address on which TCP listens; empty for `hosts`.
-        hosts: numeric addresses under which other hosts reach this one; empty for `bind`, or loopback.
+        bind: numeric address on which TCP listens; if it is empty, TCP listens on `hosts`.
+        hosts: numeric addresses under which other hosts reach this one; if empty, they are `bind`, or else loopback.
         heartbeat: seconds after which a machine that does not answer counts as cut off; 0 for never.
         may_return: True if a rank that was expelled while it was stopped may continue later.
         agent: id of the process of the agent; 0 if there is none, on another machine, or in another pid namespace.

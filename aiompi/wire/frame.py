@@ -170,8 +170,8 @@ class Offer(Protocol):
             memory: for the whole message; bytes for which it has no room are dropped.
 
         Returns:
-            The offset up to which the message has been copied. The offset is `length` also if no more can be copied;
-            `stands` then returns False.
+            The offset up to which the message has been copied. If no more can be copied, the offset is `length`, and
+            `stands` returns False.
         """
 
     def stands(self) -> bool:

@@ -1,10 +1,10 @@
 """Whether another process is alive, according to the kernel.
 
-A computing rank cannot answer questions: while C code holds the GIL, none of its threads runs. Therefore the kernel of
-its machine is asked. The kernel can: it knows whether a process is stopped, and it acknowledges TCP segments as long as
-the machine runs and is reachable, whatever the process does. If the agent of the job is on another machine, a process
-beside the rank asks the kernel and reports to the agent (`aiompi.job.companion`). It loads this file without the
-package.
+A computing rank cannot answer questions: while C code holds the GIL, none of its threads runs. Therefore other
+processes ask the kernel of its machine. The kernel knows whether a process is stopped. It acknowledges TCP segments as
+long as the machine runs and is reachable, whatever the process does. If the agent of the job is on another machine, a
+process beside the rank asks the kernel and reports to the agent (`aiompi.job.companion`). This process loads this file
+without the package.
 """
 
 from __future__ import annotations

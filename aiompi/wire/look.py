@@ -24,14 +24,14 @@ class Look(NamedTuple):
         rank: rank in the world; -1 for a member of an open job that is in no world.
         host: name of its machine.
         state: "runs"; "waits"; "ended" if its recording was stopped; "gone" if its process has ended without that. The
-            launcher says more: "starts", "computes" of a rank that does not answer, "left", "failed".
+            launcher adds further states: "starts", "computes" for a rank that does not answer, "left" and "failed".
         seconds: for how long it waits; 0.0 where its clock cannot be read.
         place: the call that waits, with its line, or the cause of a failure.
         peer: the process for which it waits, -1 if that may be any.
-        messages: that it has sent and received, per second.
-        nbytes: of these messages, per second.
-        cpu: of one core; None on another machine.
-        memory: resident bytes; None on another machine.
+        messages: messages that it has sent and received, per second.
+        nbytes: bytes of these messages, per second.
+        cpu: cores that it uses; None for a rank on another machine.
+        memory: resident bytes; None for a rank on another machine.
     """
 
     rank: int

@@ -1,7 +1,7 @@
 """Environment variables by which the launcher tells a rank about its job.
 
-They stand apart from the messages of `control`: the launcher needs the variables first, to start processes that import
-modules while it imports its own.
+They are apart from the messages of `control`, because the launcher needs the variables first: it starts processes, and
+these import their modules while the launcher imports its own.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ async def recursive_doubling(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 def _block(blocks: Sequence[Block], pof2: Pof2, position: int, length: int) -> Bundle:
-    """Return the blocks of `length` positions."""
+    """Return the blocks of the ranks that `length` positions from `position` on represent."""
     return Bundle(blocks[pof2.first(position) : pof2.first(position + length)])
 
 
@@ -155,7 +155,7 @@ async def two_level(channel: Channel, blocks: Sequence[Block]) -> None:
     Long blocks are not gathered: as in `ring`, they go around a ring of all ranks, in the order of hosts.
 
     Steps: 1 within a host, h - 1 between h hosts, 1 within a host. Per rank, for m bytes each: 1 message and m bytes
-    sent; the leader of k of n ranks sends h - 1 messages between hosts, with n * m bytes without those of one host, and
+    sent. The leader of k of n ranks sends h - 1 messages between hosts, which hold the blocks of all hosts but one, and
     (k - 1) * (n - 1) * m bytes within its host. Any number of ranks. Blocks may differ in length.
 
     Five ranks on two hosts, with what each holds:
@@ -194,8 +194,8 @@ async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute |
     """Show the own block in shared memory, and copy the blocks of the others from there.
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
-    Blocks that are longer than a slot go in rounds. If ranks do not share memory, or not yet, Bruck's algorithm is
-    used. Objects then go around a ring, and also if one of them is long.
+    Blocks that are longer than a slot go in rounds. If ranks do not share memory, or not yet, buffers go by Bruck's
+    algorithm, and objects around a ring. Objects also go around a ring if one of them is long.
 
     Five ranks:
 

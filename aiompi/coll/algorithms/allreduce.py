@@ -212,7 +212,7 @@ async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute 
         rank 4            (a + (b + (c + (d + e))))
     """
 
-    # One of both, not one after the other: all ranks take the same turns.
+    # A call uses either way, never both in turn, because all ranks must take the same number of turns.
     if isinstance(accumulator, Vector) and accumulator.goes_in_rounds(channel, channel.room // channel.size):
         done = await _in_rounds(channel, accumulator)
     else:

@@ -73,10 +73,9 @@ async def bruck(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[
     """Send blocks 1, 2, 4, ... places up, by the binary digits of their distance, many blocks in one message.
 
     Steps: ceil(log2 n). Per rank, for m bytes per pair: ceil(log2 n) messages; the message of step k has the blocks
-    whose distance has the bit 2^k, at most n / 2 blocks. In all about n / 2 * m * log2 n bytes: more bytes than a
-    direct exchange, in fewer messages. This is for small blocks, which are stored on the way and copied once into their
-    places. Any number of
-    ranks: distances are below n. Blocks must be equally long.
+    whose distance has the bit 2^k, at most n / 2 blocks. In all a rank sends about n / 2 * m * log2 n bytes: more
+    bytes than in a direct exchange, but fewer messages. This serves small blocks. Blocks are stored on the way, and
+    copied once into their places. Any number of ranks: distances are below n. Blocks must be equally long.
 
     Five ranks, the blocks of rank 0 for the others, and where they are after each step:
 

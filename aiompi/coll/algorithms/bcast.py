@@ -42,8 +42,8 @@ async def binomial(channel: Channel, block: Block, root: int) -> None:
     """Receive from the parent, then send to all children, those with the largest subtrees first.
 
     Ranks are counted from the root. The parent of a rank is the rank without its lowest set bit. A child of a rank has
-    one bit more, below the lowest set bit. Steps: ceil(log2 n). Per rank, for m bytes: 1 message received, except at
-    the root; at most ceil(log2 n) sent, that is m * ceil(log2 n) bytes, by the root. Any number of ranks: children
+    one bit more, below the lowest set bit. Steps: ceil(log2 n). Per rank, for m bytes: 1 message received, except by
+    the root. The root sends the most: ceil(log2 n) messages and m * ceil(log2 n) bytes. Any number of ranks: children
     beyond the last rank are left out.
 
     Seven ranks, root 0:
@@ -175,8 +175,8 @@ async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) 
     """Scatter the block along a binomial tree, then exchange pieces with the rank 1, 2, 4, ... places away.
 
     Ranks are counted from the root; p is the largest power of two that is not above n, and there are p pieces.
-    Steps: 2 * log2 p. Per rank, for m bytes: log2 p messages and (p - 1) / p * m bytes, which the root sends in the
-    scatter, and each rank sends in the exchange. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. If n is not p:
+    Steps: 2 * log2 p. For m bytes, the root sends log2 p messages and (p - 1) / p * m bytes in the scatter, and each
+    rank sends as much in the exchange. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. If n is not p:
     the ranks from p on get the whole block from the rank p places before them, in one more step of m bytes for n - p
     ranks.
 

@@ -181,7 +181,7 @@ class Span:
         return self.masters.are_local(self.rank, root)
 
     def local_root(self, root: int) -> int:
-        """Return the rank in `local` of the own client's endpoint: the root if it is in this client, or the master."""
+        """Return the rank in `local` of the own client's endpoint: the root if it is local, otherwise the master."""
         return self.masters.locals_to_master(self.number).index(root) if self.is_local(root) else 0
 
     def others(self, root: int) -> list[int]:
@@ -236,7 +236,7 @@ def low_parent(number: int) -> int:
 def low_children(number: int, n: int) -> list[int]:
     """The children below n in the tree of lowest bits, the one with the smallest bit first.
 
-    Below a child c of 0 are the numbers c..2c-1.
+    The subtree of a child c of 0 has the numbers c..2c-1.
     """
     lowest = number & -number or 1 << cubedim(n)
     children = [number | 1 << bit for bit in range(cubedim(lowest))]

@@ -346,7 +346,7 @@ async def scatterv(channel: Channel, blocks: Sequence[Block] | None, own: Block,
     """The root decides whether blocks are short; then as Scatter.
 
     Between clients: a Bcast of 4 bytes (see `are_short`), then the messages of `scatter` with the actual lengths; empty
-    messages are sent, too. The ranks of a client send their master the lengths by which it cuts its message.
+    messages are sent, too. Each rank sends its master the length of its block, so that the master can cut the message.
 
     Args:
         blocks: at the root a filled one for each rank; None elsewhere.

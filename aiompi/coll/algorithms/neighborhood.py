@@ -43,7 +43,7 @@ class Edges(NamedTuple):
 
         Raises:
             InvalidTopologyError: there is no topology, or it is a graph with more edges from one process to another
-                than back.
+                than in the other direction.
         """
         topology: Topology | None = comm.topology
         if topology is None:

@@ -93,7 +93,7 @@ class Half(NamedTuple):
         whole: the accumulator that was cut.
         kept: the half with which this rank continued.
         given: the half with which the partner continued.
-        distance: distance between the positions of the two.
+        distance: distance between the positions of this rank and of the partner.
         partner: rank of the partner.
     """
 

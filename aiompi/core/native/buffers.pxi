@@ -84,7 +84,7 @@ def outgoing(spec):
     """
     cdef memory_t memory
     if is_array(spec):
-        if not array_memory(spec, &memory):  # NumPy copies what has gaps, in the order of the indices
+        if not array_memory(spec, &memory):  # NumPy copies an array with gaps, in the order of the indices
             return spec.tobytes() if array_plain(spec) and spec.nbytes <= SHORT else None
         if memory.nbytes <= COPIED:
             return PyBytes_FromStringAndSize(memory.data, memory.nbytes)

@@ -19,7 +19,7 @@ cdef PyObject *NONE_TYPE = <PyObject *>Py_TYPE(None)
 
 
 def contents(obj, set foreign not None, Py_ssize_t longest, bytearray sequences=None, Py_ssize_t most=PY_SSIZE_T_MAX):
-    """Return the kinds of objects at any depth of an object that msgpack's packer cannot express by itself.
+    """Return the kinds of objects inside an object, at any depth, that msgpack's packer cannot express by itself.
 
     Args:
         obj: any object. An instance of a subclass counts as OTHER, and so does a dict with keys other than None, bool,

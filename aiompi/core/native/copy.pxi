@@ -168,8 +168,8 @@ cdef class Exposed:
         """Copy up to `most` bytes of a message of `length` bytes, beginning at byte `start`.
 
         Returns:
-            The offset up to which the message has been copied, or the sender is copying it. The offset is `length` also
-            if no more can be copied; `stands` then returns False.
+            The offset up to which the message has been copied, or is being copied by the sender. If no more can be
+            copied, the offset is `length`, and `stands` returns False.
         """
         cdef Py_buffer view
         PyObject_GetBuffer(memory, &view, PyBUF_WRITABLE)

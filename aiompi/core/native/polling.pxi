@@ -17,7 +17,7 @@ cdef class RingPoller:
     cdef public PeerBase peer
 
     cdef bint serve(self, int64_t budget) except -1:
-        """Do what there is to do; return True if there was anything."""
+        """Do pending work of the link, within the budget; return True if there was any."""
         cdef Ring ring = self._ring
         cdef bint found
         if ring is None or ring._busy:

@@ -112,7 +112,7 @@ cdef class SlotExchange(Request):
     cdef meeting_t call
     cdef readonly object comm, name
     cdef readonly long long tag
-    cdef object content, place     # what has the memory of the contribution and of the result
+    cdef object content, place     # the owners of the memory of the contribution and of the result
     cdef const char *data
     cdef char *to
     cdef int action
@@ -275,7 +275,7 @@ cdef class SlotExchange(Request):
         return 1
 
     cdef int go_on(self) except -1:
-        """Do what comes after all have posted; return 1 once the result can be taken."""
+        """Make the steps that follow when all have posted; return 1 once the result can be taken."""
         return 1
 
     cdef object unlike(self):
@@ -291,7 +291,7 @@ cdef class SlotExchange(Request):
         return None
 
     cdef object take(self):
-        """Take what this rank needs of the contributions."""
+        """Make the result of this rank from the contributions."""
         cdef uint32_t member, last
         cdef char *to = self.to
         if to == NULL and self.length:

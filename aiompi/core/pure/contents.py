@@ -26,7 +26,7 @@ _DEEPEST: Final = 499
 def contents(
     obj: object, foreign: set[type], longest: int, sequences: bytearray | None = None, most: int = sys.maxsize
 ) -> int:
-    """Return the kinds of objects at any depth of an object that msgpack's packer cannot express by itself.
+    """Return the kinds of objects inside an object, at any depth, that msgpack's packer cannot express by itself.
 
     Args:
         obj: any object. An instance of a subclass counts as OTHER, and so does a dict with keys other than None, bool,
@@ -37,9 +37,9 @@ def contents(
         most: number of items of all containers together above which the object is large.
 
     Returns:
-        0 if it holds no other objects. Otherwise the sum of TUPLES for tuples, FOREIGN for objects of the further
-        types, OTHER for any other object or too deep nesting, and MANY for more than `most` items. With OTHER and MANY
-        the search ends early, so that other flags may be missing.
+        0 if msgpack's packer expresses the whole object. Otherwise the sum of TUPLES for tuples, FOREIGN for objects of
+        the further types, OTHER for any other object or too deep nesting, and MANY for more than `most` items. With
+        OTHER and MANY the search ends early, so other flags may be missing.
     """
     kind = type(obj)
     if kind in _ATOMS:

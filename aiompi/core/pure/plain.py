@@ -9,8 +9,8 @@ class PlainCodec:
     """The part of a codec for objects of the common case; see `aiompi.objects.Codec`.
 
     The native form packs None, bool, int, float, str, and bytes, lists and dicts of them, while the message has 1,024
-    bytes at most, and unpacks such messages. `_dumps` and `_loads` handle all other objects and messages,
-    and report the errors.
+    bytes at most, and unpacks such messages. `_dumps` and `_loads` handle all other objects and messages, and report
+    the errors.
 
     Attributes:
         _out_of_band: bytes; payloads of at least this size are sent without a copy.

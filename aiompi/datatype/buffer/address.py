@@ -70,7 +70,7 @@ class Bottom(AddressConstant):
 
 
 class InPlace(AddressConstant):
-    """Type of `IN_PLACE`, which replaces a send buffer that is the receive buffer."""
+    """Type of `IN_PLACE`, passed as the send buffer if the receive buffer holds the contribution."""
 
     __slots__ = ()
 
@@ -91,7 +91,7 @@ BUFFER_AUTOMATIC: Final = BufferAutomatic()
 
 
 def owner_of(location: object) -> Any:
-    """Return the object that frees a buffer's memory: the object of which the buffer is a view, or the buffer."""
+    """Return the object that frees a buffer's memory: the object of which the buffer is a view, or itself."""
     while (parent := _parent(location)) is not None:
         location = parent
     return location
@@ -260,7 +260,7 @@ class _Index(NamedTuple):
             yield from ((number, it) for it in parts)
 
     def _cut(self, chosen: np.ndarray[Any, np.dtype[np.bool_]], runs: Runs) -> Runs:
-        """Cut some runs where storages end: two variables may happen to be adjacent, and their runs merged."""
+        """Cut some runs where storages end: the runs of two variables that happen to be adjacent were merged."""
         pieces: list[tuple[int, int, int]] = []
         for start, packed, length in zip(*(column[chosen].tolist() for column in runs), strict=True):
             stop, shift = start + length, packed - start
@@ -346,7 +346,7 @@ class Registry:
             parts = self._distributed(layout, name)
             memories = {storage: storage.memory() for storage in parts}
             if gone := [storage for storage, memory in memories.items() if memory is None]:
-                # Storages that they contained may still exist.
+                # A smaller storage at the place of a freed one may still exist.
                 self._storages = {key: it for key, it in self._storages.items() if it not in gone}
                 self._index = None
                 continue

@@ -26,7 +26,7 @@ Offsets: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 # Larger numbers of irregular runs are not compared, because a comparison would take longer than the copy.
 MOST_RUNS: Final = 64 * 2**10
 
-# Up to this number, strided blocks are compared pair by pair, each with this limit of work in numpy.
+# Up to MOST_BLOCKS strided blocks are compared pair by pair; MOST_WORK limits the work of numpy for each pair.
 MOST_BLOCKS: Final = 8
 MOST_WORK: Final = 1000
 
@@ -79,7 +79,7 @@ def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
 
 
 def _memory_of(buffers: Sequence[Buffer]) -> memoryview | None:
-    """Return the memory that all buffers share, as the blocks of one buffer do; None if they may have several."""
+    """Return the one memory of all buffers, as of blocks of one buffer; None if they may have several memories."""
     memory = buffers[0].memory
     for buffer in buffers:
         if buffer.memory is not memory or type(buffer) is not Buffer:
@@ -174,7 +174,7 @@ def _meet(a: Piece, b: Piece) -> bool:
     starts_a, stops_a = _runs(a)
     starts_b, stops_b = _runs(b)
     order = np.argsort(starts_b)
-    # A run of a overlaps b if the highest end of the runs of b that begin before its end is above its start.
+    # A run of a overlaps b if it begins below the highest end of all runs of b that begin before the end of this run.
     before = np.searchsorted(starts_b[order], stops_a)
     reach = np.concatenate([[start_a], np.maximum.accumulate(stops_b[order])])
     return bool((reach[before] > starts_a).any())

@@ -11,8 +11,8 @@ from aiompi.datatype.layout.blocks import LONGEST_ELEMENT, Dim, IntArray, Part, 
 
 #: least number of irregular runs that become one ScatteredRuns instead of single blocks
 _FEW: Final = 8
-#: runs of equal length are merged to runs of different lengths, which are slower to copy, only if their number falls by
-#: this factor
+#: runs of different lengths are slower to copy than runs of equal length. So a merge that makes lengths differ must
+#: lower the number of runs by this factor
 _MANY: Final = 8
 
 

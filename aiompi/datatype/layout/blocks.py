@@ -128,7 +128,7 @@ class StridedBlock:
         return StridedBlock(self.memory + memory, self.packed + packed, self.dims, self.run, self.kind, self.packed_run)
 
     def repeated(self, dim: Dim) -> StridedBlock:
-        """Return the repeated copies of a block in normal form, in normal form."""
+        """Return the repeated copies, in normal form; the block must be in normal form."""
         dims, run, packed_run = (dim, *self.dims), self.run, self.packed_run
         if dim.count == 1:
             return self
@@ -162,7 +162,7 @@ class StridedBlock:
         return memory + self.memory, packed + self.packed, np.full(len(memory), self.run, np.int64)
 
     def prefix(self, nbytes: int) -> Iterator[StridedBlock]:
-        """Yield the part in the first `nbytes` of the packed stream; only whole elements if they have a kind.
+        """Yield the part in the first `nbytes` of the packed stream; of elements with a kind only complete ones.
 
         Yields:
             At most one block more than the number of dims.

@@ -153,7 +153,7 @@ class Layout:
         most = int(times.max())
         furthest = max(abs(int(where.min())), abs(int(where.max())))
         _check_range(furthest + (most + 1) * abs(extent) + max(abs(self.lb), abs(self.ub)))
-        if len(where) * most * self.size >= _LIMIT:  # an upper bound: some may be shorter
+        if len(where) * most * self.size >= _LIMIT:  # an upper bound: some places may have fewer copies than `most`
             _check_range(sum(np.broadcast_to(times, where.shape).tolist()) * self.size)
 
     def _placed(self, where: IntArray) -> Layout:
@@ -183,7 +183,7 @@ class Layout:
         return Layout(int(sizes.sum()), span, tuple(parts))
 
     def prefix(self, nbytes: int) -> Layout:
-        """Return the part in the first `nbytes` of the packed stream; only whole elements if they have a kind."""
+        """Return the part in the first `nbytes` of the packed stream; of elements with a kind only complete ones."""
         if nbytes >= self.size:
             return self
         parts: list[Part] = []

@@ -14,7 +14,7 @@ from aiompi.datatype.layout.blocks import Dim, Part, ScatteredRuns, StridedBlock
 
 #: working memory per run when runs are sorted, bytes
 _RUN: Final = 32
-#: up to this number of runs per place of the parts, runs are always sorted, because the memory for sorting is then
+#: runs of parts with at most so many runs per place are always sorted, because the memory for sorting them is then
 #: proportional to the parts
 _FEW: Final = 8
 
@@ -40,7 +40,7 @@ def _clusters(parts: Sequence[Part]) -> Iterator[list[Part]]:
 
 
 def _tangled(cluster: list[Part]) -> bool:
-    """Return True if parts of a cluster overlap. A wide outermost stride that all parts share is left out."""
+    """Return True if parts of a cluster overlap. A wide outermost stride that all parts share is ignored."""
     if len(cluster) == 1 and not cluster[0].dims:
         return isinstance(cluster[0], ScatteredRuns) and _marked_twice(cluster)
     outer = _widest(cluster[0])

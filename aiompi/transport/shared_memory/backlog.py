@@ -62,7 +62,7 @@ class Backlog(deque[Outgoing]):
             budget: most bytes to write; each frame counts `_WRITE_COST` bytes in addition.
 
         Returns:
-            The rest of the budget. If frames wait although there is a rest, the ring has no room.
+            The rest of the budget. If it is above 0 and frames still wait, the ring has no room.
         """
         while self and budget > 0:
             frame = self[0]

@@ -94,7 +94,7 @@ class RingLink(RingPoller):
             self.lost(describe(error))
 
     def cannot_connect(self, cause: str) -> None:
-        frames_lost = bool(self._queue) or not self._dialled  # frames in the queue, or frames of the peer
+        frames_lost = bool(self._queue) or not self._dialled  # frames in the queue, or frames of a peer that dialled
         self._transport.cannot_connect(self, cause, frames_lost, self._queue.completed_early)
 
     def _use(self, segment: Segment) -> None:
@@ -277,13 +277,13 @@ class RingLink(RingPoller):
 
     def _end(self) -> None:
         """End the link of a peer that has closed its socket; in good order if the peer has announced its end."""
-        self._rounds.poll()  # what the peer wrote before it left
+        self._rounds.poll()  # read the frames that the peer wrote before it left
         whole = self._ring is None or self._ring.between_frames
         if whole and self.peer.finalize_error is not None:
             self.close()
             if not self._transport.linked(self.peer):
                 self.peer.mark_closed()
-            self._transport.drained()  # what was still queued is not needed any more
+            self._transport.drained()  # the queued frames are not needed any more
         else:
             self.lost("its connection closed")
 

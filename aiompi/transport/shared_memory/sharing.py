@@ -140,7 +140,7 @@ class Sharing:
         """Receive the slots of the peer, if they are there (see `receive_slots`); return False if the peer has closed.
 
         Raises:
-            RemoteProtocolError: the received data is not slots, or it has come before.
+            RemoteProtocolError: the received data describe no slots, or the peer has handed over slots before.
         """
         try:
             slots = receive_slots(self._socket)

@@ -55,8 +55,8 @@ class SharedMemory(Unix):
     def address(self) -> Any:
         if not self._available:
             return None
-        # This happens before any rank knows this one, because two ranks ask the kernel only when they connect whether
-        # they may copy. It is left out if the settings forbid copies: a process that may copy may also write.
+        # Permit copies before any rank knows this one: two ranks ask the kernel whether they may copy only when they
+        # connect. Permit none if the settings forbid copies: a process that may copy may also write.
         settings = self.engine.settings
         self._admits = settings.single_copy and settings.pickle and admit(self.site.agent)
         return [*super().address(), LAYOUT]
