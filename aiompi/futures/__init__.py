@@ -11,7 +11,7 @@ aiompi.futures program.py`, rank 0 runs the program and the other ranks are its 
 `pool`, whose results are awaited.
 
 In the blocking face, tasks proceed while the program does other work. This needs THREAD_MULTIPLE. `-m aiompi.futures`
-asks for this thread level, and so does an executor that is the first to use MPI. Otherwise the program must ask for it.
+asks for this thread level. So does an executor if the program has not used MPI before. Otherwise the program must ask.
 """
 
 from concurrent.futures import (

@@ -56,8 +56,9 @@ async def pool(
                 print(await executor.submit(pow, 2, 10))
 
     Args:
-        comm: communicator of the workers and of this process; a single rank is both. The pool does not disturb its
-            other messages. None, in a process that is no rank yet, to start the workers, and to replace failed workers.
+        comm: communicator of the workers and of this process; a single rank is both. Other messages on the communicator
+            are not disturbed. With None, which needs a process that is no rank yet, the pool starts its workers and
+            replaces failed ones.
         root: rank that has the pool.
         max_workers: most workers that are used at once, by default all.
         initializer: called with `initargs` by each worker before its first task.
@@ -71,8 +72,8 @@ async def pool(
         key: key of the job at the address; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
 
     Returns:
-        The pool at the root, where leaving the block waits for all tasks. At the workers None, when the root has left
-        its block.
+        The pool at the root, where leaving the block waits for all tasks. At the workers, None: entering the block
+        returns when the root has left its own.
 
     Raises:
         InvalidRootError: the communicator has no such rank.
@@ -130,7 +131,7 @@ async def _pool_of_others(
 
 
 async def _reachable_by(job: Job | str | None) -> Settings | None:
-    """Return settings with which other members of a job reach this process; None for the environment's settings."""
+    """Return settings by which other members of a job can reach this process; None to keep the environment's."""
     settings = load_settings()
     if job is None or settings.bind or settings.interface:
         return None
@@ -229,7 +230,7 @@ class TaskPool:
         return await self._workers.engine.spawn(self._workers.admit(self._alone))
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
-        """Call `fn(*args, **kwargs)` on a worker, which awaits a coroutine function and calls others in a thread.
+        """Call `fn(*args, **kwargs)` on a worker: a coroutine function is awaited, another function runs in a thread.
 
         Returns:
             A future to be awaited. It fails with the exception of the call, even CancelledError, SystemExit or
@@ -238,7 +239,7 @@ class TaskPool:
 
         Raises:
             RuntimeError: the block of the pool has been left.
-            LocalProtocolError: the call is made in another thread or event loop than that of the pool.
+            LocalProtocolError: the calling thread or event loop is not the one of the pool.
             BrokenExecutor: a worker could not be initialized, or all workers are gone.
         """
         self._driver.check_thread()
@@ -346,8 +347,7 @@ class TaskPool:
         await self._workers.dismiss()
 
 
-#: types of iterables from which the event loop itself takes items, because this takes no time; arrays are not among
-#: them
+#: types of iterables from which the event loop itself takes items, because this takes no time; array types are not here
 _QUICK: Final = frozenset(
     {list, tuple, range, str, bytes, dict, set, frozenset, deque, itertools.count, itertools.repeat}
 )

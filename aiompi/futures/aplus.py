@@ -39,7 +39,7 @@ def then(
 ) -> Future[Any]:
     """Return a future, of the same class, for the result of a function of another future's outcome.
 
-    If the function returns a future, the new future gets its outcome. The new future is cancelled when the other is.
+    If the function returns a future, the new future gets that one's outcome. It is cancelled when the other future is.
 
     Args:
         future: the other future.

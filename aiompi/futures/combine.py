@@ -13,8 +13,8 @@ T = TypeVar("T")
 def collect(fs: Iterable[Future[T]]) -> Future[list[T]]:
     """Return a future whose result is the list of the results of other futures, in their order.
 
-    It fails or is cancelled as soon as one of them is. Then the other futures that have not begun are cancelled. Its
-    class is the class of the first future.
+    The new future fails or is cancelled as soon as one of the others is. Then those of the others that have not begun
+    are cancelled. The class of the new future is the class of the first one.
     """
     futures = list(fs)
     whole: Future[list[T]] = type(futures[0])() if futures else Future()  # type: ignore[assignment]
@@ -42,7 +42,7 @@ def compose(
 ) -> Future[Any]:
     """Return a future, of the same class, for the result of a function of another future's outcome.
 
-    If one of the two is cancelled, so is the other. If a hook raises, the new future fails.
+    If one of the two futures is cancelled, so is the other one. If a hook raises, the new future fails.
 
     Args:
         future: the other future.

@@ -55,7 +55,7 @@ class MPIPoolExecutor(Executor):
 
     #: class of the futures that `submit` returns
     Future: ClassVar[type[concurrent.futures.Future[Any]]] = concurrent.futures.Future
-    #: workers of the executors without a communicator
+    #: workers of all executors that have no communicator
     _common: ClassVar[BlockingWorkers | None] = None
 
     def __init__(

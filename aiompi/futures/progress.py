@@ -1,4 +1,4 @@
-"""`Progress`: a bar in the terminal for the results of a `map`, for which its caller asks by a name."""
+"""`Progress`: a bar in the terminal for the results of a `map`. The caller asks for the bar by naming it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Any)
 
 
 class Progress(contextlib.AbstractContextManager["Progress"]):
-    """A bar of completed calls, in a block. There is none without a name, or where standard error is no terminal.
+    """A bar of completed calls, in a block. No bar is shown without a name, or if standard error is no terminal.
 
     Args:
         name: of the bar; None for no bar.
@@ -63,6 +63,6 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
 
 
 def size_of(*iterables: Iterable[Any]) -> int | None:
-    """Return how many items `zip` takes from iterables; None if one does not tell its length."""
+    """Return how many items `zip` takes from iterables; None if an iterable does not tell its length."""
     sized = [each for each in iterables if isinstance(each, Sized)]
     return min(map(len, sized)) if sized and len(sized) == len(iterables) else None

@@ -81,7 +81,7 @@ def load_main(path: Iterable[str], arguments: list[str], program: MainProgram, p
         program.load(WORKER_NAME)
 
 
-#: identifies the process of a master: a worker in the same process does not load the program again
+#: identifies this process as a master: a worker in the same process does not load the main program again
 _process = b""
 
 

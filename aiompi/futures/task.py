@@ -102,7 +102,7 @@ def perform(call: Call) -> Success | Failure:
 
 
 def from_signal(error: BaseException) -> bool:
-    """Return True for an exit that a signal handler has raised in the interrupted function."""
+    """Return True for an exception that a signal handler has raised in the function that it interrupted, to exit."""
     if not isinstance(error, KeyboardInterrupt | SystemExit):
         return False
     handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()} - {None}

@@ -94,10 +94,10 @@ async def serve_async(worker: Worker) -> asyncio.CancelledError | None:
     """Serve the master in an asyncio program: await coroutine functions, and call others in a thread.
 
     If this call is cancelled, the worker leaves: it completes the calls in progress, and gives the other calls back to
-    the master. If this is cancelled again, it gives up the calls in progress.
+    the master. If it is cancelled again, the worker gives up the calls in progress.
 
     Returns:
-        None when the master has dismissed the worker; if the worker has left, the error to raise.
+        None if the master has dismissed the worker; the error to raise if the worker has left.
     """
     calls = Calls(worker.answer)
     try:
@@ -276,7 +276,7 @@ class BlockingServer:
 
 @contextlib.contextmanager
 def _visible_interrupts() -> Iterator[None]:
-    """Raise the KeyboardInterrupt of SIGINT in a Python function, whose frame `from_signal` finds."""
+    """Let a Python function raise the KeyboardInterrupt of SIGINT, so that `from_signal` finds its frame."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

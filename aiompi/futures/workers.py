@@ -28,7 +28,7 @@ from aiompi.objects import Codec, Segment
 #: tags on the communicator between the master and its workers
 CALL: Final = 1
 ANSWER: Final = 2
-#: number of the dismissal of a worker, and of its last answer
+#: number of the message that dismisses a worker, and of the worker's last answer
 FAREWELL: Final = 0xFFFF_FFFF
 #: number of the message by which a worker leaves: it begins no further call, and sends FAREWELL after the calls in
 #: progress
@@ -85,8 +85,8 @@ class Queue:
         concurrency: coroutine functions that a worker runs at once.
 
     Attributes:
-        pending: tasks that no worker has yet: first the tasks of functions, then of coroutine functions.
-        active: number of tasks of each of the two kinds in progress.
+        pending: tasks that no worker has yet: at index 0 those of functions, at index 1 those of coroutine functions.
+        active: number of tasks in progress, by the same indices.
         broken: error of all tasks from now on; None while the executor works.
         closed: True if no further tasks will come.
         initializing, initialized: proxies of workers that are making, or have made, the calls of the setup.
@@ -182,14 +182,14 @@ class WorkerProxy:
                 self._calls.pop(number).complete(answer)
 
     async def ask(self, call: Call, task: Task | None = None) -> Success | Failure:
-        """Let the worker make a call, and return the answer. It is a Failure if call or answer cannot be (un)pickled.
+        """Let the worker make a call; return the answer. A call or answer that cannot be (un)pickled is a Failure.
 
         Args:
             task: gets the number of the call, so that it can be withdrawn.
 
         Raises:
             ProcessFailedError, JobAbortedError: the worker has failed.
-            _NotBegun: it has left without having begun the call.
+            _NotBegun: the worker has left before it began the call.
         """
         try:
             message = self._codec.dumps(call)
@@ -236,7 +236,7 @@ class Workers:
         engine: of this rank.
         codec: makes messages of calls and answers.
         spawn: starts the given number of processes, and returns the intercommunicator with them, used only for this.
-            With it, failed workers are replaced.
+            Failed workers are replaced if it is given.
     """
 
     def __init__(
@@ -393,8 +393,8 @@ class Workers:
     def _lost(self, proxy: WorkerProxy, error: Exception) -> None:
         """Give up a failed worker; its tasks notice the failure themselves.
 
-        Another worker replaces the failed one, unless it failed during initialization, in which other workers would
-        fail as well.
+        Another worker replaces the failed one. A worker that failed during initialization is not replaced, because its
+        successor would fail as well.
         """
         if proxy not in self._proxies:
             return

@@ -22,7 +22,7 @@ class Attached:
         """Attach a region.
 
         Raises:
-            WindowError: it is empty, or overlaps one that is attached.
+            WindowError: the region is empty, or overlaps an attached one.
         """
         accessor = Accessor(memory)
         start = accessor.address
@@ -40,7 +40,7 @@ class Attached:
         """Detach the region that begins where this memory begins.
 
         Raises:
-            WindowError: there is none.
+            WindowError: no attached region begins there.
         """
         start = Accessor(memory).address
         if start not in self._starts:
@@ -49,7 +49,7 @@ class Attached:
         del self._starts[index], self._regions[index]
 
     def find(self, area: Area) -> tuple[Accessor, Area] | None:
-        """Return the region that contains an area, and the area's place in the region; None if no region has it."""
+        """Return the region that contains an area, and the place of the area in it; None if there is no such region."""
         index = bisect.bisect_right(self._starts, area.bounds[0]) - 1
         if index < 0:
             return None

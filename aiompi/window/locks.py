@@ -1,12 +1,12 @@
 """The lock of one rank's memory: words that all ranks of its host share. The waits for it are in `passive`.
 
 The first word names the holders of the lock: none (0), the number of ranks that share it, or `_EXCLUSIVE` and the rank
-that has it alone. Two bytes for each rank follow. A rank sets its first byte before it tries a last time to take the
-lock, and waits. The rank that releases the lock clears these bytes and wakes the ranks that wait by messages. All
+that has it alone. Two bytes for each rank follow. A rank sets its first byte, tries a last time to take the lock, and
+then waits. The rank that releases the lock clears these bytes, and sends messages to wake the ranks that wait. All
 accesses are sequentially consistent: either the waiting rank sees the release, or the releasing rank sees the byte of
 the waiting one.
 
-The second byte of a rank is 1 while the rank may share the lock, so that others know the holders when one has failed.
+The second byte of a rank is 1 while the rank may share the lock. When a holder fails, others find it by this byte.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Lock:
         self._size = size
 
     def acquire(self, rank: int, *, exclusive: bool) -> bool:
-        """Take the lock for a rank, or note that the rank waits for a message; return False in the second case."""
+        """Take the lock for a rank. If it is held, note that the rank waits for a message, and return False."""
         if self._take(rank, exclusive):
             return True
         self._words.store(_FIRST + rank, 1, 1)
@@ -60,7 +60,7 @@ class Lock:
         if exclusive:
             return held == 0 and words.compare_and_swap(0, _WORD, 0, _EXCLUSIVE | rank) == 0
         shares = _FIRST + self._size + rank
-        words.store(shares, 1, 1)  # before the lock is taken: no rank that is killed shares it unseen
+        words.store(shares, 1, 1)  # before the lock is taken: others see the share even if this rank is killed
         while not held & _EXCLUSIVE:
             before = words.compare_and_swap(0, _WORD, held, held + 1)
             if before == held:

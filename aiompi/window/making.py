@@ -30,19 +30,19 @@ Plan: TypeAlias = Callable[[Communicator], Coroutine[Any, Any, Window]]
 
 #: sizes of dynamic windows, whose displacements are addresses
 _ANY: Final = -1
-#: more bytes than the memory of a rank, or a displacement, can have
+#: upper bound, itself excluded, of the bytes of a rank's memory and of a displacement
 _LIMIT: Final = 2**63
 
 
 class _Card(NamedTuple):
-    """What a rank tells the others of its window.
+    """The description of a rank's window that the rank sends to the others.
 
     Attributes:
         error: why the rank has no window; empty if it has one.
         size, unit: bytes of its window, and of a displacement.
-        boot, namespace: `Machine` of the rank; ("", 0) if no other process can map its memory.
+        boot, namespace: the `Machine` of the rank; ("", 0) if no other process can map the rank's memory.
         pid, fd, nbytes: process and descriptor of the memory, and its size.
-        address: address of the program's own memory if other processes may copy it; otherwise 0.
+        address: address of the program's own memory if other processes may copy that memory; otherwise 0.
         form: form of the core.
     """
 
@@ -67,7 +67,8 @@ def together(comm: Communicator, operation: str, prepare: Callable[[], Plan]) ->
         prepare: checks the arguments, and returns how the window is made.
 
     Returns:
-        A request of the window. A rank with wrong arguments raises their error, all others one that names the rank.
+        A request of the window. A rank with wrong arguments raises the error of its arguments; all other ranks raise an
+        error that names this rank.
 
     Raises:
         InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
@@ -162,7 +163,7 @@ async def _cards(comm: Communicator, card: _Card, contents: Sequence[int] | None
 
     Raises:
         OtherError: a rank has no memory for its window.
-        RemoteProtocolError: a rank tells nothing of the kind.
+        RemoteProtocolError: the message of a rank describes no window.
     """
     cards = []
     for rank, entry in enumerate(await _collect(comm, card)):
@@ -194,7 +195,7 @@ def _segment(comm: Communicator, content: int, unit: int, size: int) -> tuple[Se
 
 
 def _find(comm: Communicator, card: _Card) -> Segment | None:
-    """Map the memory of another rank; None if it is on another host, or cannot be seen."""
+    """Map the memory of another rank; None if the rank is on another host, or this process may not open its memory."""
     machine = Machine.here()
     if machine is None or (card.boot, card.namespace) != machine:
         return None
@@ -313,7 +314,8 @@ async def free(window: Window) -> None:
     """Free a window once all ranks have called this (MPI_Win_free), or at once if it is revoked or has lost a rank.
 
     Raises:
-        ProcessFailedError, RevokedError: the others may not have called this. The window is freed all the same.
+        ProcessFailedError, RevokedError: a rank has failed or the window is revoked, so other ranks may not have called
+            this. The window is freed all the same.
     """
     try:
         window.check("Free")

@@ -13,12 +13,12 @@ from aiompi.wire import memory
 
 #: the bytes of a window begin at a page
 PAGE: Final = 4096
-#: what the kernel says of memory that `aiompi.wire.memory` has made
+#: name that the kernel shows for memory that `aiompi.wire.memory` has made
 _OURS: Final = re.compile(r"/memfd:aiompi( \(deleted\))?")
 
 
 class Machine(NamedTuple):
-    """The kernel and the namespace of process ids. Processes that have both in common see each other in /proc."""
+    """A kernel and a namespace of process ids. Processes with the same kernel and namespace see each other in /proc."""
 
     boot: str
     namespace: int
@@ -64,7 +64,7 @@ class Segment:
             shared: True if other processes are to map it.
 
         Raises:
-            MemoryError: there is not enough.
+            MemoryError: there is not enough memory.
         """
         nbytes = cls.size(front, content)
         if not shared:
@@ -85,7 +85,7 @@ class Segment:
 
         Raises:
             RemoteProtocolError: the descriptor does not refer to such memory.
-            OSError: this process may not look there.
+            OSError: this process may not open that descriptor.
         """
         path = f"/proc/{pid}/fd/{fd}"
         if not _OURS.fullmatch(os.readlink(path)):

@@ -21,15 +21,15 @@ REQUESTS: Final = 0
 #: number of tags of answers
 ANSWERS: Final = 2**20
 
-#: the answer to a request for a lock: `GRANTED`, the rank of a holder that has failed, or a lower number to wait
+#: the answer to a request for a lock: `GRANTED`, the rank of a failed holder, or a number below `GRANTED`: wait
 LOCK_ANSWER: Final = struct.Struct("<i")
 GRANTED: Final = -1
 
-#: the answer to a flush after accesses outside of the attached memory: where the first one begins and ends
+#: the answer to a flush after accesses outside of the attached memory: begin and end of the first such access
 OUTSIDE: Final = struct.Struct("<qq")
 
 _LENGTH: Final = struct.Struct("!I")
-#: most bytes of a head without the parts of an area
+#: most bytes of a head, not counting the runs of an area
 _MOST: Final = 2**26
 
 
@@ -66,7 +66,7 @@ def parsed(message: memoryview) -> tuple[Kind, int, list[Any], memoryview]:
     """Return kind, tag of the answer, arguments and data of a request.
 
     Raises:
-        RemoteProtocolError: it is none.
+        RemoteProtocolError: the message is no request.
     """
     if message.nbytes < _LENGTH.size:
         raise RemoteProtocolError(f"a message of {message.nbytes} bytes is no request for a window")

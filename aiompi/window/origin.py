@@ -33,7 +33,7 @@ class Origin(WindowBase):
         comm, parent: as above.
         freed: True once the window has been freed.
         name: of the window.
-        unflushed: ranks of which this rank has asked something without an answer.
+        unflushed: ranks to which this rank has sent requests without an answer since the last flush.
         pending: operations on each rank that are not complete, or have failed.
         accessed: True once this rank has accessed the memory of any rank since the last fence.
     """
@@ -87,12 +87,12 @@ class Origin(WindowBase):
             raise failed
 
     def run(self, coroutine: Coroutine[Any, None, T], call: str = "") -> Request[T]:
-        """Start a coroutine of an operation, which serves a call."""
+        """Start the coroutine of an operation for a call."""
         request = self.comm.run(coroutine, call)
         request.owner = self
         return request
 
-    # Records, of a rank that is traced.
+    # The records of the trace, if this rank has one.
 
     def record(self, kind: int, rank: int, tag: int = 0, nbytes: int = 0) -> int:
         """Write the record of something that begins, with a rank; return its handle, 0 for none."""
@@ -168,7 +168,7 @@ class Origin(WindowBase):
         """Wait until the buffers of the operations on these ranks may be used again (MPI_Win_flush_local).
 
         Raises:
-            WindowError: an operation has failed whose error no call has raised.
+            WindowError: an operation has failed, and no call has raised its error yet.
         """
         wrong: WindowError | None = None
         for rank in ranks:
@@ -189,7 +189,7 @@ class Origin(WindowBase):
 
         Raises:
             ProcessFailedError: one of these ranks has failed.
-            WindowError: an operation has failed whose error no call has raised. All others are done.
+            WindowError: an operation has failed, and no call has raised its error yet. All other operations are done.
         """
         self.check_alive(ranks)
         asked = [rank for rank in ranks if rank in self.unflushed]

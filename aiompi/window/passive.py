@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Locks:
-    """The locks of other ranks that this one holds, takes or gives back.
+    """The locks of other ranks that this rank holds, takes or gives back.
 
     Args:
         window: the window.
         epochs: the epochs of the window.
 
     Attributes:
-        held: by target, whether this rank holds the lock alone.
+        held: target -> True if this rank holds its lock alone.
         all_held: True between Lock_all and Unlock_all.
     """
 
@@ -48,7 +48,7 @@ class Locks:
         return bool(self.all_held or self.held or self._awaited())
 
     def holds(self, rank: int) -> bool:
-        """Return True if this rank holds the lock of that one."""
+        """Return True if this rank holds the lock of `rank`."""
         return self.all_held or rank in self.held
 
     def in_words(self) -> list[str]:
@@ -173,10 +173,10 @@ class Locks:
         return False
 
     def _check(self, operation: str, ranks: Sequence[int]) -> None:
-        """Check that no epoch of this rank forbids it to take some locks.
+        """Check that no epoch of this rank forbids the rank to take some locks.
 
         Raises:
-            WindowError: one does.
+            WindowError: an epoch does.
         """
         awaited = [rank for rank in self._awaited() if rank in ranks]
         if awaited:
@@ -254,8 +254,8 @@ class Locks:
         """Take a lock that is mapped here, for a rank.
 
         Returns:
-            `GRANTED`; otherwise the rank of a holder that has failed, or a number below 0 if there is none. The rank is
-            woken then when the lock is given back.
+            `GRANTED` if the lock was taken; otherwise the rank of a failed holder, or a number below `GRANTED` if no
+            holder has failed. In the last case the rank is woken when the lock is given back.
         """
         if lock.acquire(rank, exclusive=exclusive):
             return GRANTED
@@ -276,7 +276,7 @@ class Locks:
         window = self._window
         for rank in ranks:
             if window.error_of(rank) is not None:
-                continue  # a rank that wants its lock is told
+                continue  # a rank that wants the lock of a failed rank gets an error
             lock = window.targets[rank].lock
             handle = window.record(UNLOCK, rank)
             if lock is not None:
@@ -289,7 +289,7 @@ class Locks:
         """Release a lock that is mapped here, and wake the ranks that wait for it.
 
         Args:
-            rank: whose lock it is.
+            rank: the rank whose memory the lock guards.
             lock: the lock.
             holder: the rank that has held it.
             exclusive: True if it has held the lock alone.

@@ -1,7 +1,7 @@
 """What a target does when other ranks ask it: it runs whenever the engine of the rank runs, inside any call.
 
-Whatever another rank asks for is checked as if that rank were hostile: it can read and write the window, and nothing
-else. A request that is wrong ends the connection to its sender.
+Every request is checked as if its sender were hostile. A sender can read and write the window, and nothing else. A
+request that is wrong ends the connection to its sender.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OutsideError(Exception):
     """Another rank has asked for memory that is not attached to a dynamic window.
 
     Args:
-        first, end: the bytes.
+        first, end: position of the first such byte, and of the byte after the last.
     """
 
     def __init__(self, first: int, end: int) -> None:
@@ -145,8 +145,8 @@ class Server:
         """Return the memory that has an area, and the area in it.
 
         Raises:
-            OutsideError: there is none in a dynamic window.
-            RemoteProtocolError: there is none in a window whose size the other rank knows.
+            OutsideError: the window is dynamic, and no attached memory has the area.
+            RemoteProtocolError: the area lies outside of a window whose size the other rank knows.
         """
         window = self._window
         found: tuple[Accessor, Area] | None

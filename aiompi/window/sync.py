@@ -59,7 +59,7 @@ class Epochs:
 
     Attributes:
         locks: the locks that this rank holds, takes or gives back.
-        posted: notices of ranks that let this one access their memory (Post).
+        posted: notices of ranks that let this rank access their memory (Post).
         completed: notices of ranks that have ended their accesses to the memory of this rank (Complete).
     """
 
@@ -81,7 +81,7 @@ class Epochs:
         return self._fenced or self.locks.holds(rank) or rank in (self._started or ())
 
     def in_words(self) -> str:
-        """Return which epochs are open, and the calls that end them, for error messages."""
+        """Return, for error messages, the open epochs with the calls that end them."""
         found = ["Fence, until Fence(MODE_NOSUCCEED)"] if self._fenced else []
         found += self.locks.in_words()
         groups = (
@@ -104,10 +104,10 @@ class Epochs:
             self.changed(self._window.everybody())
 
     def check_flushable(self, operation: str, rank: int | None = None) -> None:
-        """Check that a flush is called where locks are held.
+        """Check that the locks that a flush needs are held.
 
         Raises:
-            WindowError: it is not.
+            WindowError: a lock is not held.
         """
         locks = self.locks
         if not (locks.all_held or (locks.held if rank is None else rank in locks.held)):
@@ -133,7 +133,7 @@ class Epochs:
     # Fences.
 
     def fence(self, assertion: int) -> bool:
-        """Begin a fence (MPI_Win_fence, section 12.5.1): the accesses of this rank end, and a barrier follows.
+        """Begin a fence (MPI_Win_fence, section 12.5.1). The caller then ends the accesses, and waits in a barrier.
 
         Returns:
             True if this rank has made accesses in the epoch of the last fence.
@@ -150,14 +150,14 @@ class Epochs:
         return preceded
 
     def end_fences(self) -> None:
-        """End the epoch of the last fence: one of another kind begins."""
+        """End the epoch of the last fence, because an epoch of another kind begins."""
         self._fence_epoch(is_open=False)
 
     def check_assertion(self, assertion: int, operation: str) -> None:
-        """Check that a call takes an assertion.
+        """Check that an assertion is allowed in a call.
 
         Raises:
-            WindowError: it does not.
+            WindowError: it is not allowed.
         """
         taken = _ASSERTIONS[operation]
         if assertion & ~taken:
@@ -215,7 +215,7 @@ class Epochs:
         """Check that no epoch of Start is open.
 
         Raises:
-            WindowError: one is, or a call of Start waits.
+            WindowError: such an epoch is open, or a call of Start waits.
         """
         if self._started is not None:
             raise self.not_ended(operation)

@@ -63,7 +63,7 @@ class Area(NamedTuple):
     Attributes:
         start: bytes from the start of the window to address 0 of the layout.
         nbytes: bytes of the message.
-        layout: the bytes that the message has; None for consecutive bytes from `start` on.
+        layout: places of the message's bytes in the window; None for consecutive bytes from `start` on.
     """
 
     start: int
@@ -72,7 +72,7 @@ class Area(NamedTuple):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """Positions of the first byte in the window and after the last; equal if there is none."""
+        """Position of the first byte in the window, and of the byte after the last; equal if there are no bytes."""
         if self.layout is None:
             return self.start, self.start + self.nbytes
         return self.start + self.layout.lb, self.start + self.layout.ub
@@ -95,7 +95,7 @@ class Area(NamedTuple):
         """Return the area that another process has described.
 
         Raises:
-            RemoteProtocolError: the description is none.
+            RemoteProtocolError: the description is malformed.
         """
         if not (isinstance(start, int) and isinstance(nbytes, int) and isinstance(runs, bytes)):
             raise RemoteProtocolError("a part of a window is not described by numbers")
@@ -115,13 +115,13 @@ def area_of(target: object, origin: Buffer, unit: int) -> tuple[Area, Datatype]:
     """Return the part of a window that a call names, and the datatype of its items.
 
     Args:
-        target: displacement, `[displacement, count]` or `[displacement, count, type]`; count and type are by default
+        target: displacement, `[displacement, count]` or `[displacement, count, type]`; by default, count and type are
             those of the origin, and the displacement is 0.
         origin: buffer of the caller.
         unit: bytes of a displacement at the target.
 
     Raises:
-        WindowError, InvalidCountError, InvalidTypeError, TypeError: the target is no such list.
+        WindowError, InvalidCountError, InvalidTypeError, TypeError: the target has another form, or a wrong item.
     """
     displacement, count, datatype = _parsed(target, origin)
     if displacement < 0:
@@ -158,7 +158,7 @@ def check_within(area: Area, size: int, rank: int) -> None:
     """Check that a part lies in the window of a rank.
 
     Raises:
-        WindowError: it does not.
+        WindowError: the part reaches outside.
     """
     if not area.within(size):
         first, end = area.bounds
@@ -172,8 +172,8 @@ def number_of(op: object, datatype: Datatype) -> int:
     """Return the number of the operation of an accumulate.
 
     Raises:
-        InvalidOpError: it is not predefined, or not defined for the datatype.
-        TypeError: it is no operation.
+        InvalidOpError: the operation is not predefined, or not defined for the datatype.
+        TypeError: `op` is no operation.
     """
     if not isinstance(op, Op):
         raise TypeError(f"op is {op!r}: expected a predefined operation such as SUM")
@@ -189,7 +189,7 @@ def basic_of(datatype: Datatype) -> Datatype:
     """Return the predefined datatype of all elements of a datatype.
 
     Raises:
-        InvalidTypeError: there are several.
+        InvalidTypeError: the elements have several types.
     """
     found = [basic for basic, _ in datatype.signature]
     if datatype.is_predefined and datatype.dtype is not None:
@@ -229,14 +229,14 @@ class Accessor:
     def combine(
         self, area: Area, number: int, basic: Datatype, message: memoryview | None, before: memoryview | None
     ) -> bool:
-        """Combine each element with one of a message, as one access; return False if only the owner can do this.
+        """Combine each element atomically with an element of a message; return False if only the owner can do this.
 
         Args:
             area: the elements.
             number: of the operation.
             basic: type of the elements.
             message: the operands, None for NO_OP.
-            before: gets the elements as they were, if it is not None.
+            before: gets the former values of the elements; None if nobody wants them.
         """
         if self._words is None or number >= IN_CORE or basic.dtype is None:
             return not area.nbytes
@@ -257,13 +257,13 @@ class Accessor:
             part = slice(packed // size, (packed + nbytes) // size)
             kept = None if fetched is None else fetched[part]
             if not self._words.combine(area.start + where, operands[part], number, kept):
-                return False  # for the first one already, since all have one type
+                return False  # at the first element, since all elements have one type
         return True
 
     def combine_alone(
         self, area: Area, number: int, basic: Datatype, message: memoryview | None, before: memoryview | None
     ) -> None:
-        """Do what `combine` does, in the process of the owner, for elements that cannot be changed as one."""
+        """Do what `combine` does, in the owner's process, for elements that the processor cannot change atomically."""
         old = allocate(area.nbytes)
         self.read(area, old)
         if before is not None:
@@ -281,7 +281,7 @@ class Accessor:
         self.write(area, old)
 
     def swap(self, start: int, message: memoryview, expected: memoryview, before: memoryview) -> bool:
-        """Compare and swap an element atomically; return False, and change nothing, if only its owner can do so.
+        """Compare and swap an element atomically; if only its owner can do so, change nothing and return False.
 
         Args:
             start: position of the element.

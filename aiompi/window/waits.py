@@ -24,7 +24,8 @@ class EpochCall(Schedule[None]):
         window: the window.
         name: name of the call.
         steps: returns the coroutine of the call.
-        ends: True for a call that releases locks: it runs to its end, and the next call for these locks waits for it.
+        ends: True for a call that releases locks. Such a call runs to its end, and the next call for these locks waits
+            for it.
 
     Attributes:
         given_up: True once the program does not wait for it any more.
@@ -47,14 +48,14 @@ class EpochCall(Schedule[None]):
 
     @property
     def yields(self) -> bool:
-        """True if another call for the same epoch waits for the end of this one; otherwise that call is an error."""
+        """True if another call for the same epoch waits for the end of this one; False if that call is an error."""
         return self._ends or self.given_up
 
     def pause(self, handle: int) -> Request[None]:
         """Return a request that is complete at the next `wake`.
 
         Args:
-            handle: of the record of the wait.
+            handle: handle of the trace's record of the wait.
         """
         wait: Request[None] = Request(self._engine)
         self._wait = wait
@@ -62,7 +63,7 @@ class EpochCall(Schedule[None]):
         return wait
 
     def wake(self) -> None:
-        """Let the call look again at what it waits for."""
+        """Let the call look again whether it can go on."""
         wait, self._wait = self._wait, None
         if wait is not None:
             wait.complete()
@@ -88,7 +89,7 @@ class Tokens:
     """Notices of other ranks, each of which is taken once.
 
     Args:
-        window: whose failures end the waits.
+        window: the window; a failure of its ranks ends the waits.
         kind: the message that brings a notice.
 
     Attributes:
@@ -110,14 +111,14 @@ class Tokens:
             self.taker.wake()
 
     def of(self, ranks: list[int]) -> list[int]:
-        """Return which of some ranks have sent a notice that is not taken."""
+        """Return those of some ranks that have sent a notice, and whose notice is not taken yet."""
         return [rank for rank in ranks if self._counts.get(rank)]
 
     async def take(self, call: EpochCall, ranks: list[int]) -> bool:
         """Wait for a notice of each rank, and take it; return False if the call is given up first.
 
         Raises:
-            ProcessFailedError: a rank has failed that has sent none.
+            ProcessFailedError: a rank has failed before it sent a notice.
         """
         window = self._window
         handles = [window.record(NOTICE, rank, self._kind) for rank in ranks]

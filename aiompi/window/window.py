@@ -2,8 +2,8 @@
 
 A target is reached in one of two ways. Where its memory is mapped, in ranks of one host with the native core, the
 origin reads and writes there, and the target takes no part. Everywhere else the origin asks the target by messages,
-which the target serves whenever its engine runs. The target combines elements that the processor cannot change as one,
-such as complex numbers of 16 bytes, in both cases.
+which the target serves whenever its engine runs. In both cases, only the target combines elements that the processor
+cannot change atomically, such as complex numbers of 16 bytes.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class Target:
     Attributes:
         size: bytes of its window.
         unit: bytes of a displacement.
-        accessor: its memory, None if it is not mapped here.
+        accessor: the memory of the rank; None if that memory is not mapped here.
         address: address of memory of the program in the process of this rank, if that process is on this host;
             otherwise 0.
-        lock: its lock, None if that is not mapped here.
+        lock: the lock of the rank; None if that lock is not mapped here.
     """
 
     __slots__ = ("accessor", "address", "lock", "size", "unit")
@@ -133,8 +133,8 @@ class Window(Origin):
         self.comm.revoked(error, source)
         self.epochs.ended(error)
 
-    # Operations of an origin. Each checks its arguments, and returns a request that is complete when its buffers may be
-    # used again, and results are there.
+    # Operations of an origin. Each checks its arguments and returns a request. The request is complete when the results
+    # are there and the buffers may be used again.
 
     def put(self, origin: Buffer, rank: int, target: object) -> Request[None]:
         """Write a buffer to a target (MPI_Put, section 12.3.1); see `area_of` for `target`."""
@@ -176,7 +176,7 @@ class Window(Origin):
     def get_accumulate(
         self, origin: Buffer, result: Buffer, rank: int, target: object, op: Op, operation: str = "Get_accumulate"
     ) -> Request[None]:
-        """Do the same, and fetch the elements as they were (MPI_Get_accumulate, section 12.3.4).
+        """Do what `accumulate` does, and fetch the former elements (MPI_Get_accumulate, section 12.3.4).
 
         Args:
             origin: ignored if the operation is NO_OP.
@@ -218,7 +218,7 @@ class Window(Origin):
     def compare_and_swap(
         self, origin: Buffer, compare: Buffer, result: Buffer, rank: int, displacement: int
     ) -> Request[None]:
-        """Set an element if it equals `compare`, and fetch it as it was (MPI_Compare_and_swap, section 12.3.4)."""
+        """Set an element if it equals `compare`, and fetch its former value (MPI_Compare_and_swap, section 12.3.4)."""
         operation = "Compare_and_swap"
         found = self._area(operation, origin, rank, displacement)
         if origin.count != 1 or compare.count != 1 or result.count != 1:
@@ -281,7 +281,7 @@ class Window(Origin):
         await self.barrier()
 
     async def barrier(self) -> None:
-        """Wait until all ranks have come here, within an operation."""
+        """Wait, within an operation, until all ranks have come here."""
         await self.comm.start(select(self.comm, registry.BARRIER), "Win")
 
     def everybody(self) -> range:
