@@ -1,10 +1,10 @@
 """Measures aiompi on this machine, beside other libraries and raw floors in the same run: `python -m aiompi.bench`.
 
 A *contender* is a job of ranks, or a pair of processes, that can do the same *works* in its own way: ranks of one of
-the faces or of mpi4py, two processes that share a bare socket, a uvloop protocol, a pyzmq socket. `measure` is what
-runs inside the contenders; `osu` and `targets` give them turns, one after the other, and compare: `osu` runs the OSU
-micro-benchmarks at any size, `targets` the figures that are to be reached. All know a work by its name and arguments
-only:
+the faces or of mpi4py, two processes that share a bare socket, a uvloop protocol, a pyzmq socket. The programs in
+`measure` run inside the contenders. `osu` and `targets` give contenders turns, one after the other, and compare them:
+`osu` runs the OSU micro-benchmarks at any size, and `targets` measures figures that have a target. All know a work by
+its name and arguments only:
 
     {"work": "latency", "nbytes": 8, "iterations": 500, "blocks": 5}
 

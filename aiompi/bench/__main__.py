@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 1 when something could not be measured or written, 2 when the arguments are wrong, 130 when the
-        user interrupted, 141 when nothing reads the output, as for a command that SIGPIPE ends.
+        user interrupted, 141 when nothing reads the output: the code of a command that SIGPIPE ends.
     """
     argv = sys.argv[1:] if argv is None else argv
     first = argv[0] if argv else ""

@@ -117,10 +117,11 @@ def openmpi_job(processes: int) -> Contender:
     Raises:
         BenchError: mpi4py or Open MPI is not installed.
     """
-    # the mpiexec of Open MPI would execute prterun, but `mpiexec` may belong to MPICH
+    # Open MPI's own mpiexec only executes prterun, and the file `mpiexec` may belong to MPICH
     prterun = installed("openmpi", "prterun")
     # prterun does not pass the end of standard input to its ranks, so the kernel must end it when its parent is killed
-    # its windows over UCX complain on each start without a network for UCX, and are not used within a host
+    # Open MPI's windows over UCX print a warning at each start without a network for UCX, and no window within a host
+    # uses UCX
     launcher = ("env", "OMPI_MCA_osc=^ucx", "setpriv", "--pdeathsig", "TERM", prterun)
     options = ("--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none")
     words = "-m", f"{_MEASURE}.mpi4py"
@@ -337,7 +338,7 @@ def bind(everyone: Sequence[Conversation], cores: Sequence[int]) -> None:
 
     Args:
         everyone: the conversations with all contenders.
-        cores: cores by rank; further ranks begin again at the first core.
+        cores: cores by rank; further ranks start over at the first core.
     """
     for conversation in everyone:
         conversation.begin({"work": "bind", "cores": list(cores)})

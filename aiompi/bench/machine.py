@@ -36,7 +36,7 @@ def idle_cores(awake: bool, device: Path = _LATENCY) -> Iterator[None]:
     """Return a context in which idle cores do not sleep if `awake` is True, so that they wake at once.
 
     Raises:
-        BenchError: this process may not set that.
+        BenchError: this process may not open that device.
     """
     if not awake:
         yield

@@ -70,7 +70,8 @@ class Results:
 
         Args:
             complete: True if nothing is left to measure.
-            more: True if this method will be called again. A pipe cannot be rewritten: only the last call writes it.
+            more: True if this method will be called again. Only the last call writes to a pipe, which cannot be
+                rewritten.
             measured: the measurements.
 
         Raises:

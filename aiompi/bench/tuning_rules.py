@@ -39,7 +39,7 @@ def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times])
     ]
     others = (rule for rule in present if not rule.objects)
     rules += [rule for rule in others if not rule.shared_memory or (rule.max_ranks or math.inf) > max(measured)]
-    # From the end, so that a rule is compared with one that stays.
+    # From the end, so that each rule is compared with a following rule that stays.
     needed = rules[-1:]
     for rule in reversed(rules[:-1]):
         if not _covers(needed[0], rule):

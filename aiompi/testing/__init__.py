@@ -26,7 +26,7 @@ import pytest
 
 from aiompi.testing import place
 
-#: packages of other plugins that define the same marks, and the names of these plugins
+#: other plugins that define the same marks: package, and name of the plugin
 OTHERS: Final = (
     ("pytest_mpi", "pytest_mpi"),  # of pytest-mpi
     ("pytest_mpi", "mpi-pytest"),  # of mpi-pytest
@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _other(pluginmanager: pytest.PytestPluginManager) -> bool:
-    """Return True if another plugin is installed that handles these marks, and is not blocked with `-p no:NAME`."""
+    """Return True if another plugin for these marks is installed, and not blocked with `-p no:NAME`."""
     return any(not pluginmanager.is_blocked(name) for module, name in OTHERS if find_spec(module) and _is_entry(name))
 
 

@@ -56,7 +56,7 @@ class RankFixtures:
         self._ends = AsyncExitStack()
 
     async def get(self, value: Any) -> Any:
-        """Return the value of a fixture; one of another kind is its value."""
+        """Return the value of a fixture for this rank. A value that is no `EachRank` is returned unchanged."""
         if not isinstance(value, EachRank):
             return value
         if value not in self._made:
@@ -88,7 +88,7 @@ WORLD: Final = EachRank("world")
 def world() -> World:
     """COMM_WORLD of the rank that runs the test: for `async def` tests, whose ranks share a process.
 
-    A test without the mark `mpi` has one rank, and names `world` in its own arguments.
+    A test without the mark `mpi` that names `world` in its own arguments has one rank.
     """
     each: Any = WORLD
     return each  # type: ignore[no-any-return]

@@ -28,7 +28,7 @@ _START: Final = 120.0
 #: seconds that the other ranks have to end after a rank has failed, and seconds that a rank has to tell what it does
 GRACE: Final = 1.0
 _ANSWER: Final = 1.0
-#: seconds until a launcher has ended, which is killed otherwise
+#: seconds that a launcher has to end before it is killed
 _END: Final = 30.0
 #: before each line that the launcher says
 LAUNCHER: Final = "aiompi-launch: "
@@ -101,7 +101,7 @@ class Job:
         words += ["-n", str(self.kind.size)]
         words += [] if self.kind.threads is None else ["--env", f"OMP_NUM_THREADS={self.kind.threads}"]
         words += ["--hosts", self.kind.hosts, "--map-by", "node"] if self.kind.hosts else []
-        # Calls are recorded, and reported when the test has reached its limit, not before.
+        # With AIOMPI_DEBUG the ranks record waiting calls. They report these only when `notes` asks, not by themselves.
         own = {ENV_LIFELINE: str(theirs.fileno()), ENV_KEY: listener.key.hex()}
         with theirs:
             self._launcher = subprocess.Popen(
@@ -155,7 +155,7 @@ class Job:
         self._wait()
         self._output.seek(self._before)
         output = self._output.read().decode(errors="replace")
-        # What the launcher says comes last; then it repeats lines of the rank.
+        # The launcher's lines come last: first its reasons, and then the lines of a rank that it repeats.
         text, prefix, said = output.partition(LAUNCHER)
         reasons = [line.removeprefix(LAUNCHER) for line in (prefix + said).splitlines() if line.startswith(LAUNCHER)]
         told = [reason for reason in reasons if not reason.startswith("the last lines of stderr")]
@@ -199,7 +199,7 @@ class _Run:
         warned: the warnings in these ranks.
         left: ranks that have not ended.
         lost: ranks whose processes have ended.
-        failed, unfinished, late: whether a rank has failed, whether one has skipped the rest of the test, and whether
+        failed: True if a rank has failed. unfinished: True if a rank has skipped the rest of the test. late: True if
             the time is up.
         trouble: why a rank cannot run the test; may be empty.
     """
@@ -220,7 +220,7 @@ class _Run:
         self.trouble = ""
 
     def all_ended(self, order: Order) -> bool:
-        """Run the test; return False if ranks are left that must be stopped, or have died."""
+        """Run the test; return False if a rank has died, or has not ended and must be stopped."""
         self._send(order, self.left)
         deadline = time.monotonic() + max(_START, self._seconds)
         begun = False
@@ -252,7 +252,7 @@ class _Run:
     def notes(self) -> tuple[str, str]:
         """Ask the ranks what they do; return a text with the answers, and a line for the summary.
 
-        Once the time is up the text describes all ranks, before that only the ranks that are left.
+        If the time is up, the text describes all ranks; otherwise it describes only the ranks that have not ended.
         """
         asked = set(self._links) if self.late else set(self.left)
         self._send(Inquire(), asked)
@@ -279,7 +279,7 @@ class _Run:
                 self._links[rank].send(message)
 
     def _receive(self, ranks: set[int], deadline: float) -> bool:
-        """Take a message of each rank that has sent one; return False if none has until the deadline."""
+        """Take a message of each rank that has sent one; return False if no rank has sent one by the deadline."""
         ready = wait((self._links[rank] for rank in ranks), max(deadline - time.monotonic(), 0.0))
         for link in ready:
             rank = self._ranks[link]

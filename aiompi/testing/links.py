@@ -1,7 +1,7 @@
 """The connections between a session of pytest and the workers that run its tests.
 
-A link carries pickled objects, so both ends first prove a key that the session has made for the job, as the ends of any
-other connection do. The workers of other hosts connect over TCP, and those of this host to a Unix socket.
+A link carries pickled objects. So both ends first prove a key, as on any other connection; the session has made this
+key for the job. The workers of other hosts connect over TCP, and those of this host to a Unix socket.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENV_KEY: Final = "AIOMPI_TESTING_KEY"
 #: seconds for a connection to one address, and for the hello
 _DIAL: Final = 5.0
 _HELLO: Final = 60.0
-#: connections that may be saying hello at the same time; strangers can open more
+#: most connections that may say hello at the same time, because strangers can open any number
 _GREETINGS: Final = 256
 _LENGTH: Final = struct.Struct("!Q")
 
@@ -41,7 +41,7 @@ class Link:
     """
 
     def __init__(self, sock: socket.socket) -> None:
-        sock.settimeout(0.0)  # as a thread must not hold the lock while it waits
+        sock.settimeout(0.0)  # no call blocks, because a thread must not wait while it holds the lock
         self._socket = sock
         self._pending = getattr(sock, "pending", int)  # bytes that TLS has read ahead
         self._using = threading.Lock()  # TLS allows no two calls at the same time
@@ -109,7 +109,7 @@ class Link:
 
 
 def wait(links: Iterable[Link], timeout: float) -> Sequence[Link]:
-    """Return the links on which messages have come; none if none has in time."""
+    """Return the links on which messages have come; an empty list if no message has come in time."""
     given = {link.fileno(): link for link in links}
     ready = [fileno for fileno, link in given.items() if link.is_ready] or wait_readable([*given], timeout)
     return [link for fileno, link in given.items() if fileno in ready]
@@ -138,11 +138,11 @@ class Listener:
         self._greeters: dict[int, Greeter] = {}  # by descriptor
 
     def filenos(self) -> list[int]:
-        """Return the descriptors at which `advance` finds something to do when one is readable."""
+        """Return the descriptors to watch: when one is readable, `advance` has something to do."""
         return [self._socket.fileno(), *self._greeters]
 
     def advance(self, readable: Iterable[Any]) -> dict[int, Link]:
-        """Go on with the connections that are readable; return new links by the ranks of their workers."""
+        """Go on with the readable connections; return new links by the ranks of their workers."""
         links: dict[int, Link] = {}
         for fileno in readable:
             if fileno == self._socket.fileno():

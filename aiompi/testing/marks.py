@@ -20,7 +20,7 @@ _BARE: Final = 2
 #: seconds of each unit of pytest-isolate-mpi
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
-#: of the mark `mpi`, of all plugins
+#: names of the arguments that the mark `mpi` has in any of the plugins
 _ARGUMENTS: Final = ("ranks", "timeout", "unit", "threads", "min_size")
 
 LINES: Final = {
@@ -86,7 +86,7 @@ def ranks_of(node: pytest.Item, known: frozenset[str]) -> Ranks | None:
 
 
 def least_of(node: pytest.Item) -> int:
-    """Return the number of ranks of a test with a bare mark `mpi`, outside of a job."""
+    """Return the number of ranks that a test with a bare mark `mpi` has outside of a job."""
     mark = node.get_closest_marker("mpi")
     return max((mark and mark.kwargs.get("min_size")) or 0, _BARE)
 
@@ -110,7 +110,7 @@ def check(node: pytest.Item, size: int | None) -> None:
     """Check the mark `mpi` of a test that is about to run in a job of `size` ranks.
 
     Raises:
-        pytest.fail.Exception: it has an argument without a name.
+        pytest.fail.Exception: the mark has an argument without a name.
         pytest.skip.Exception: the job is too small.
     """
     for mark in node.iter_markers("mpi"):

@@ -42,7 +42,7 @@ class Warned(NamedTuple):
     """A warning in a test.
 
     Attributes:
-        packed: the warning, pickled; empty if it cannot be.
+        packed: the warning, pickled; empty if the warning cannot be pickled.
         text: its class and its text.
         filename: of the line.
         lineno: number of the line.
@@ -69,11 +69,11 @@ class Ended(NamedTuple):
 
 
 class Settle(NamedTuple):
-    """All ranks have passed the test: is anything left of it?"""
+    """All ranks have passed the test: is any message of the test left?"""
 
 
 class Settled(NamedTuple):
-    """The answer.
+    """The answer to `Settle`.
 
     Attributes:
         clean: False if a message has come that the test has not received.

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from aiompi.testing.jobs import Jobs, Result
     from aiompi.testing.tasks import TaskTest
 
-#: number of processes that run a test; tests without it run in this process
+#: number of processes that run a test; a test without this number runs in this process
 _PROCESSES: Final = pytest.StashKey[int]()
-#: what runs a test of the asyncio face
+#: the `TaskTest` that runs a test of the asyncio face
 _TASKS: Final[pytest.StashKey[TaskTest]] = pytest.StashKey()
 
 
@@ -58,7 +58,7 @@ class MPITests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Decide how each test runs. In a worker all run as they are."""
+        """Decide how each test runs. In a worker all tests run unchanged."""
         firedrake = "parallel" in self._known and any(item.get_closest_marker("parallel") for item in items)
         for item in items:
             size = self._size(item)
@@ -108,7 +108,7 @@ class MPITests:
             item.add_marker(name)
 
     def _skip(self, item: pytest.Item) -> bool:
-        """Do what the marks and options of pytest-mpi say; return True if the test has no ranks to run on."""
+        """Apply the marks and options of pytest-mpi; return True if the test gets no ranks."""
         mpi = item.get_closest_marker("mpi")
         if mpi is not None and mpi.args and "mpi" in self._known:
             return True  # its setup fails
@@ -183,7 +183,7 @@ class MPITests:
     # Tests whose ranks are processes.
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note which test follows which one in the processes."""
+        """Note, for each test in processes, the next test with the same number of processes."""
         later: dict[int, str] = {}
         for item in reversed(session.items):
             size = item.stash.get(_PROCESSES, None)
@@ -193,7 +193,7 @@ class MPITests:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """With `--mpi-parallel`, begin all tests as soon as there is room. Reports come in the order of the tests."""
+        """With `--mpi-parallel`, begin each test as soon as there is room. Reports come in the order of the tests."""
         if self._options.mpi_parallel and not self._options.collectonly and not hasattr(self._config, "workerinput"):
             # Delays the start of pytest, and tests without ranks do not need it.
             from concurrent.futures import ThreadPoolExecutor
@@ -214,7 +214,7 @@ class MPITests:
         for report in self._reports(item):
             hook.pytest_runtest_logreport(report=report)
         call = pytest.CallInfo.from_call(lambda: item.session._setupstate.teardown_exact(nextitem), when="teardown")
-        if call.excinfo is not None:  # of fixtures that earlier tests of this process have set up
+        if call.excinfo is not None:  # the error of a fixture that an earlier test of this process has set up
             hook.pytest_runtest_logreport(report=pytest.TestReport.from_item_and_call(item, call))
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True

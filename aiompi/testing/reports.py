@@ -50,7 +50,8 @@ class RankFailures(TerminalRepr):
 
     Attributes:
         reprcrash: the line of the first failure, and the message.
-        sections: none; pytest sends them, `reprcrash` and `reprtraceback` from a process of pytest-xdist.
+        sections: empty. A process of pytest-xdist sends `reprcrash`, `reprtraceback` and `sections` to the main
+            process.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ _Phase: TypeAlias = tuple[str, str, int]
 
 
 def merge(item: pytest.Item, reports: Mapping[int, pytest.TestReport], size: int, notes: str) -> pytest.TestReport:
-    """Return one report of a phase of a test (setup, call or teardown), or of a subtest, from those of its ranks.
+    """Merge the reports of ranks on one phase of a test (setup, call or teardown), or on one subtest, into one report.
 
     Args:
         item: the test.
@@ -164,7 +165,7 @@ def of_test(
 
 
 def warnings_of(warned: Mapping[int, Sequence[Warned]], size: int) -> Iterator[tuple[WarningMessage, str]]:
-    """Yield the warnings in the ranks of a test, each once, with the ranks in words unless all ranks have warned.
+    """Yield each warning of a test once, with the ranks that have warned in words, unless all ranks have warned.
 
     Args:
         warned: the warnings, by rank.
@@ -181,7 +182,7 @@ def warnings_of(warned: Mapping[int, Sequence[Warned]], size: int) -> Iterator[t
 
 
 def _unpacked(warned: Warned) -> Warning:
-    with contextlib.suppress(Exception):  # of the program's class
+    with contextlib.suppress(Exception):  # the class of the warning is the program's: loading may raise anything
         warning = pickle.loads(warned.packed)
         if isinstance(warning, Warning):
             return warning
@@ -197,7 +198,7 @@ def header_of(header: str, rank: int) -> str:
 def failed_report(item: pytest.Item, longrepr: Any, seconds: float = 0.0) -> pytest.TestReport:
     """Return the report of a test that has failed as a whole."""
     where = item.nodeid, item.location
-    # Keywords are as pytest has them: marks cannot be sent to another process.
+    # Keywords are names only, as in pytest's own reports: marks cannot be sent to another process.
     return pytest.TestReport(*where, dict.fromkeys(item.keywords, 1), "failed", longrepr, "call", (), seconds)
 
 
@@ -212,7 +213,7 @@ def waits_text(lines: str, seconds: float | None) -> str:
     """Return the text on the ranks that had to be stopped.
 
     Args:
-        lines: what each does, as `compare` has it.
+        lines: the activity of each rank, as `compare` returns it.
         seconds: time limit of the test, which is over; None if the other ranks were stopped because a rank had failed.
     """
     _, _, states = lines.partition("\n")

@@ -23,7 +23,7 @@ from aiompi.wire.wait_report import compare
 GRACE: Final = 0.5
 #: seconds after which the reporter of waits would speak by itself
 _NEVER: Final = 1e5
-#: fixtures that capture output themselves, of all ranks
+#: fixtures that capture output themselves, that of all ranks together
 _CAPTURING: Final = frozenset({"capsys", "capsysbinary", "capteesys", "capfd", "capfdbinary"})
 _rank: Final[ContextVar[int | None]] = ContextVar("aiompi.testing.rank", default=None)
 
@@ -33,8 +33,8 @@ class Outcome(NamedTuple):
 
     Attributes:
         errors: exceptions of ranks, by rank.
-        notes: where the cancelled ranks waited; empty if no rank was cancelled.
-        hang: the same in a line if they have waited until the limit; empty otherwise.
+        notes: the places where the cancelled ranks waited; empty if no rank was cancelled.
+        hang: the same places in one line, if these ranks have waited until the limit; otherwise empty.
     """
 
     errors: Mapping[int, BaseException] = MappingProxyType({})
@@ -166,7 +166,7 @@ class TaskTest:
         _rank.set(world.rank)
         fixtures = RankFixtures(world)
         try:
-            for value in self._item.funcargs.values():  # some are used, and are no arguments
+            for value in self._item.funcargs.values():  # also the fixtures that are no arguments
                 await fixtures.get(value)
             await self._item.obj(**{name: await fixtures.get(value) for name, value in arguments.items()})
         finally:

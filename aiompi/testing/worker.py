@@ -24,7 +24,7 @@ from aiompi.testing import links, place
 from aiompi.testing.orders import Begun, Ended, Inquire, Order, Setting, Settle, Settled, State, Warned
 from aiompi.wire.wait_report import WaitReport
 
-#: options that have their meaning in the process with the user's session
+#: options that only the process with the user's session obeys
 _OFF: Final[Mapping[str, Any]] = {
     "collectonly": False, "dist": "no", "distload": False, "failedfirst": False, "keyword": "", "lf": False,
     "looponfail": False, "markexpr": "", "maxfail": 0, "maxprocesses": None, "newfirst": False, "numprocesses": None,
@@ -49,7 +49,7 @@ class Worker:
         self._trouble: list[str] = []
         self._reports: list[pytest.TestReport] = []
         self._warned: list[Warned] = []
-        self._ended = False  # the test, though other ranks may not have ended it
+        self._ended = False  # True once this rank has ended the test; other ranks may still run it
         self._main = threading.get_ident()
 
     @pytest.hookimpl(trylast=True)
@@ -111,9 +111,9 @@ class Worker:
     def _run(self, session: pytest.Session, item: pytest.Item, following: pytest.Item | None) -> None:
         self._reports, self._warned = [], []
         if "aiompi.MPI" in sys.modules and not blocking.process.joined:
-            blocking.process.start()  # the time until all ranks have joined does not count as time of the test
+            blocking.process.start()  # waiting for ranks that join is no part of the test's time
         self._link.send(Begun())
-        session._setupstate.teardown_exact(item)  # another test than the announced one may follow
+        session._setupstate.teardown_exact(item)  # this test may not be the one that was announced
         item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
         hook = item.config.hook
         packed = [hook.pytest_report_to_serializable(config=item.config, report=each) for each in self._reports]

@@ -46,7 +46,7 @@ _TALK: Final = {
 }  # fmt: skip
 #: kinds of messages from rank to rank; the messages of a run of partitions are its partitions
 _MESSAGES: Final = (layout.SEND, layout.READY, layout.PART, layout.PUT)
-#: messages of one call from which on they count as many, and the mean of bytes up to which they count as small
+#: least number of messages of one call that counts as many, and greatest mean of bytes that counts as small
 _MANY: Final = 1000
 _SMALL: Final = 1024
 
@@ -56,7 +56,7 @@ class Waiting:
     """Time that one rank has waited in one operation.
 
     Attributes:
-        state: one of the names above.
+        state: one of the constants above, such as AT_DISK.
         begin: of the waiting, in seconds from the begin of the trace.
         seconds: of waiting.
         operation: that has waited.
@@ -71,7 +71,7 @@ class Waiting:
 
 
 def waitings(trace: Trace) -> list[Waiting]:
-    """Return all waiting of a trace for which a line of the program is known; the library also waits by itself."""
+    """Return all waiting of a trace for which a line of the program is known, without the library's own waits."""
     found: list[Waiting] = []
     ready, holds, talk = _partitions(trace), _holds(trace), _Talk(trace)
     for op in trace.operations:
@@ -100,7 +100,7 @@ def waitings(trace: Trace) -> list[Waiting]:
 
 
 def _alone(op: Operation) -> Iterator[Waiting]:
-    """Return the waiting for what is no other rank's work."""
+    """Yield the waiting that no other rank's work has caused."""
     assert op.wait is not None
     if op.kind in (layout.DISK, layout.TALK, layout.WAIT):
         yield Waiting(AT_DISK if op.kind == layout.DISK else OTHER, op.wait, op.seconds, op)
@@ -120,7 +120,7 @@ class _Talk:
 
     def __init__(self, trace: Trace) -> None:
         contexts = {op.context for op in trace.operations if op.kind == layout.TALK}
-        # by context, sender and receiver, and by context and receiver: in time
+        # in the order of time: by context, sender and receiver; and by context and receiver
         self._sent: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
         self._got: dict[tuple[int, int], list[Operation]] = defaultdict(list)
         for op in trace.operations:
@@ -139,9 +139,9 @@ class _Talk:
         return self._copying(op, found) if op.tag == layout.WRITE else [found]
 
     def _copying(self, op: Operation, result: Operation) -> list[Operation]:
-        """Return the change that rank 0 sends to the member that makes it last, and the answer of this member.
+        """Return the change that rank 0 sent to the member that made it last, and the answer of this member.
 
-        Rank 0 sends the result when it has this answer.
+        Rank 0 sends the result of a write when it has this answer.
         """
         got = self._got[op.context, result.rank]
         index = bisect.bisect_right(got, result.begin, key=lambda each: each.end or 0.0)
@@ -153,7 +153,7 @@ class _Talk:
 
 
 def _latest(ready: list[Operation], time: float | None) -> Operation | None:
-    """Return the last partition or message that was ready at the end of a wait for it."""
+    """Return the last partition or message that was ready at `time`, the end of the wait."""
     index = bisect.bisect_right(ready, time or 0.0, key=lambda each: each.begin)
     return ready[index - 1] if index else None
 
@@ -277,12 +277,12 @@ class Late:
 
     Attributes:
         rank: its rank.
-        place: call to which it came late, or that waited for a disk.
-        after: the rank's last call before, after which the rank computed; `NOWHERE` if there is none.
+        place: the call to which the rank came late, or in which it waited for a disk.
+        after: the rank's previous call, after which it computed; `NOWHERE` if there is none.
         seconds: that all others have waited.
         times: how often.
         at_disk: True if it waited for a disk.
-        locked: of the seconds, those for a lock that it held.
+        locked: the part of `seconds` in which others waited for a lock that the rank held.
     """
 
     rank: int
@@ -332,7 +332,7 @@ class _Course:
 def late_ranks(trace: Trace, found: list[Waiting]) -> list[Late]:
     """Return the work of ranks for which others waited, the longest waiting first.
 
-    While a late rank waits itself, the rank for which it waits is the late one.
+    While a late rank itself waits for another rank, that other rank counts as the late one.
     """
     waits: dict[int, list[Waiting]] = defaultdict(list)
     for waiting in sorted(found, key=lambda waiting: waiting.begin):
@@ -410,7 +410,7 @@ def small_messages(trace: Trace) -> list[tuple[int, Place, int, float]]:
 def messages(trace: Trace) -> dict[tuple[int, int], tuple[int, int]]:
     """Return the communication matrix: (sender, receiver) -> number of messages and bytes.
 
-    Those of collectives, partitions and windows count too.
+    Messages of collectives, partitions and windows count too.
     """
     matrix: dict[tuple[int, int], tuple[int, int]] = {}
     for op in trace.operations:

@@ -36,7 +36,7 @@ SAME: Final = Clock(1.0, 0.0)
 def clocks(hosts: Iterable[str], messages: dict[tuple[str, str], list[_Pair]]) -> dict[str, Clock]:
     """Return the clocks of all hosts that have messages both ways with the first host, directly or through other hosts.
 
-    The same holds for a collective, which each rank enters before any rank leaves it.
+    A collective that each rank enters before any rank leaves it counts as messages both ways.
 
     A host has no drift unless its messages cannot be explained otherwise. At a time when a message goes each way, the
     error of a clock is below the sum of the two delays.
@@ -62,7 +62,7 @@ def clocks(hosts: Iterable[str], messages: dict[tuple[str, str], list[_Pair]]) -
                     best = room, host, clock
         if best is None:
             return found
-        _, host, clock = best  # of the host about which most is known
+        _, host, clock = best  # the host whose clock the messages limit most
         found[host] = clock
         left.remove(host)
 

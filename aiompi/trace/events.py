@@ -11,7 +11,7 @@ from aiompi.trace.perfetto import arguments, lanes, name_of
 from aiompi.trace.reading import Operation, Trace
 
 COLUMNS: Final = ("Timestamp (ns)", "Event Type", "Name", "Thread", "Process", "Attributes")
-#: of events at the same time: operations of a thread follow each other
+#: order of events at the same time, so that operations of a thread follow each other
 _ORDER: Final = ("Leave", "Enter", "Instant")
 
 

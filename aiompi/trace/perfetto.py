@@ -84,7 +84,7 @@ def arguments(op: Operation) -> dict[str, Any]:
 
 
 def lanes(spans: Sequence[tuple[float, float]]) -> list[int]:
-    """Return numbers of lanes for spans of time, so that those of one lane follow each other.
+    """Return the number of a lane for each span of time. The spans of one lane follow each other.
 
     Args:
         spans: begin and end of each, sorted by the begins.

@@ -23,7 +23,7 @@ COLOURS: Final = {
     analysis.LATE_REPLY: "#f2a65a", analysis.AT_DISK: "#54a24b",
     analysis.IN_VAIN: "#72302f", analysis.TRANSFER: "#bab0ac", analysis.OTHER: "#d8d4d2",
 }  # fmt: skip
-#: columns of the timeline; inches of a picture, of a rank in it, and at most of its height
+#: columns of the timeline; inches of a picture, of a rank in it, and of the greatest height
 _COLUMNS: Final = 1200
 _WIDTH: Final = 9.0
 _ROW: Final = 0.3
@@ -67,7 +67,7 @@ def timeline(trace: Trace, found: list[Waiting]) -> Any:
 
 
 def by_rank(trace: Trace, found: list[Waiting]) -> Any:
-    """Draw for how long each rank computed, and waited for what reason."""
+    """Draw how long each rank computed, and how long it waited, by the reason."""
     spent = {state: dict.fromkeys(trace.ranks, 0.0) for state in COLOURS}
     for waiting in found:
         spent[waiting.state][waiting.operation.rank] += waiting.seconds
@@ -184,7 +184,7 @@ def _shares(trace: Trace, found: list[Waiting], edges: Any) -> dict[int, dict[st
 
 
 def _covered(spans: list[tuple[float, float]], edges: Any) -> Any:
-    """Return the part of each column that is covered by spans of time, above 1 where they lie over each other."""
+    """Return the part of each column that spans of time cover. It is above 1 if spans lie over each other."""
 
     def before(times: Any) -> Any:  # seconds that have passed at each edge since each of the times
         times = np.sort(times)

@@ -22,7 +22,7 @@ class Place:
     """A call in the program: the name of the call, and where it is.
 
     Attributes:
-        caller: file, line and function that call the function with the call; () for none.
+        caller: file, line and function of the caller of the function that makes the call; () for none.
     """
 
     call: str
@@ -47,7 +47,7 @@ NOWHERE: Final = Place("", "", 0, "")
 
 @functools.lru_cache(65_536)
 def _named(place: Place, name: str) -> Place:
-    """Return the place of a call with what it is a call of."""
+    """Return the place, with ` of NAME` added to its call."""
     return dataclasses.replace(place, call=f"{place.call} of {name}")
 
 
@@ -97,7 +97,7 @@ class Operation:
 
     @property
     def seconds(self) -> float:
-        """How long the program waited for it."""
+        """Seconds for which the program waited for the operation."""
         return 0.0 if self.wait is None or self.end is None else max(0.0, self.end - self.wait)
 
 
@@ -140,7 +140,7 @@ def read(directory: str | os.PathLike[str]) -> Trace:
     """Read the trace in a directory.
 
     Raises:
-        InvalidArgumentError: there is none, or a file is no trace.
+        InvalidArgumentError: the directory has no trace, or a file is no trace.
     """
     paths = sorted(Path(directory).glob("rank-*.trace"))
     if not paths:
@@ -160,7 +160,8 @@ def read(directory: str | os.PathLike[str]) -> Trace:
 def _ahead(files: Iterable[_File]) -> dict[str, int]:
     """Return by how many nanoseconds the wall clock is ahead of each clock.
 
-    Ranks share clocks. A rank may be stopped between its looks at both: the least counts.
+    Several ranks may share a clock. The least difference counts, because a rank may be stopped between its two
+    readings.
     """
     ahead: dict[str, int] = {}
     for file in files:
@@ -211,7 +212,7 @@ class Names:
 
 
 def _forget_callers(ranks: Iterable[Names]) -> None:
-    """Forget callers that say nothing: the only line that calls a function such as `main`, outside of functions."""
+    """Forget callers that say nothing: lines outside of functions that are the only caller, such as that of `main`."""
     callers: dict[Place, set[object]] = defaultdict(set)
     for names in ranks:
         for place in names.places.values():
@@ -295,7 +296,7 @@ def _match(ranks: dict[int, Rank]) -> None:
     lossy = any(rank.lost for rank in ranks.values())
     for key, sent in sends.items():
         got = receives.get((_ENDS[key[0]], *key[1:]), [])
-        if lossy and len(sent) != len(got):  # of the oldest ones some were overwritten: the last ones are partners
+        if lossy and len(sent) != len(got):  # some of the oldest were overwritten: match from the last one backwards
             count = min(len(sent), len(got))
             sent, got = sent[len(sent) - count :], got[len(got) - count :]
         for send, receive in zip(sent, got, strict=False):
@@ -303,7 +304,7 @@ def _match(ranks: dict[int, Rank]) -> None:
 
 
 def meetings(ranks: dict[int, Rank]) -> Iterable[list[Operation]]:
-    """Return the operations of each collective. Runs of a persistent one share a number and differ by their order."""
+    """Return the operations of each collective. Runs of a persistent one have the same number; order tells them apart."""
     lossy = any(rank.lost for rank in ranks.values())
     found: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
     for rank in ranks.values():
@@ -312,7 +313,7 @@ def meetings(ranks: dict[int, Rank]) -> Iterable[list[Operation]]:
             if op.kind == layout.COLLECTIVE and op.way != layout.FAILED:
                 runs[op.context, op.tag].append(op)
         for key, each in runs.items():
-            first = -len(each) if lossy else 0  # the oldest ones may be overwritten: they are counted from the last one
+            first = -len(each) if lossy else 0  # the oldest may be overwritten: count from the last one
             for number, op in enumerate(each, first):
                 found[*key, number].append(op)
     return found.values()
@@ -321,14 +322,14 @@ def meetings(ranks: dict[int, Rank]) -> Iterable[list[Operation]]:
 def _is_joint(op: Operation) -> bool:
     """Return True for a collective that no rank leaves before all have entered it.
 
-    The algorithms between the groups of an intercommunicator have the names of their collectives.
+    An algorithm between the groups of an intercommunicator has the name of its collective, and does not count.
     """
     name = op.place.call.lower().removeprefix("i")
     return name in _JOINT and op.algorithm not in ("", name, "exchange")
 
 
 def _joint(ranks: dict[int, Rank]) -> Iterator[tuple[str, str, float, float]]:
-    """Return what collectives say of clocks: each rank has entered, by its clock, before any leaves it by another."""
+    """Yield two clocks, the last entry into a collective by the first, and the first exit, later, by the second."""
     for meeting in meetings(ranks):
         entered: dict[str, float] = {}
         left: dict[str, float] = {}

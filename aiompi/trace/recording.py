@@ -22,11 +22,11 @@ from aiompi.errors import LocalProtocolError
 
 #: records that a trace keeps: 64 MiB, of which the file system has only the part that was written
 CAPACITY: Final = 2**20
-#: records for which memory of the file is reserved at a time, 1 MiB
+#: records for which the file's memory is reserved at a time: 1 MiB
 _STEP: Final = 2**14
 #: the most words, whose numbers have 16 bits: a program may use any number of topics
 _WORDS: Final = 2**16 - 1
-#: more records than there are
+#: larger than any number of records
 _ALL: Final = 2**63
 #: seconds between two looks at the event loop, and the delay that is recorded
 _LOOK: Final = 0.02
@@ -34,9 +34,9 @@ _LATE: Final = 0.01
 _PACKAGE: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _STANDARD: Final = os.path.dirname(os.__file__) + os.sep
 _SITE: Final = "site-packages"
-#: functions that stand between a call and the program, and have no name of a call
+#: functions between a call and the program whose names are not names of calls
 _WRAPPERS: Final = frozenset({"hooked", "guarded", "bypassing", "__call__", "wrapper", "inner"})
-#: calls by the names of functions that the program calls without writing these names
+#: function -> its call, for functions that the program calls without writing their names
 _CALLS: Final = {"Subscription.__anext__": "subscription"}
 #: functions of asyncio that run callbacks, below which no call is made by the program
 _LOOPS: Final = frozenset({"_run", "run", "run_forever", "run_until_complete"})
@@ -51,7 +51,8 @@ class Recording:
         engine: engine of the rank.
         directory: directory of the trace.
         capacity: records that are kept, a power of two; the oldest ones are overwritten.
-        yields: True if any other recording ends this one, which does not record how late the event loop is.
+        yields: True for a recording that any other recording ends. Such a recording does not record how late the event
+            loop is.
 
     Raises:
         LocalProtocolError: the rank is recorded already.
@@ -122,7 +123,7 @@ class Recording:
         """Record a garbage collection."""
         if phase == "start":
             self._collecting = time.perf_counter()
-        elif self._collecting and os.getpid() == self._process:  # and not a child, which shares the file
+        elif self._collecting and os.getpid() == self._process:  # not in a child process, which shares the file
             seconds = time.perf_counter() - self._collecting
             self._recorder.past(layout.GC, seconds, info.get("generation", 0), info.get("collected", 0))
 
@@ -145,9 +146,10 @@ def is_standard(path: str) -> bool:
 
 
 def _clock() -> str:
-    """Return an identity of the monotonic clock, which the processes of one boot share; empty if there is none.
+    """Return the identity of the monotonic clock; empty if it is unknown. The processes of one boot share this clock.
 
-    Containers of one machine share it under different names of hosts, unless they have time namespaces of their own.
+    Containers of one machine share the clock, although their host names differ, unless they have their own time
+    namespaces.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
@@ -182,7 +184,7 @@ class _Names:
     """The names of places and words, in lines of JSON; see `aiompi.core.pure.recorder.Naming`.
 
     Attributes:
-        recording: to which they belong.
+        recording: the recording to which the names belong.
     """
 
     recording: Recording
@@ -214,7 +216,7 @@ class _Names:
         try:
             _reserve(self._records.fileno(), layout.RECORDS + written * layout.RECORD.size, step * layout.RECORD.size)
         except OSError as error:
-            with contextlib.suppress(Warning):  # a message does not fail for its record
+            with contextlib.suppress(Warning):  # a message must not fail because of its record
                 warnings.warn(f"the recording of a rank ends after {written} operations: {error}", stacklevel=2)
             return written
         return written + step

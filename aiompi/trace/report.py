@@ -23,7 +23,7 @@ WAKES: Final = "Wake-ups of sleeping ranks by others"
 #: rows of a table, and ranks up to which the communication matrix is shown
 ROWS: Final = 12
 _MATRIX: Final = 16
-#: part of the waiting of a job from which a rank is named as late
+#: least part of a job's waiting for which a late rank is named
 _SHARE: Final = 0.05
 
 #: a number is aligned to the right; a float has three digits after the point

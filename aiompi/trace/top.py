@@ -26,7 +26,7 @@ class Top:
         """Look at all ranks, in their order.
 
         Raises:
-            InvalidArgumentError: there is no trace, or a file is none.
+            InvalidArgumentError: the directory has no trace, or a file is no trace.
         """
         for path in self._directory.glob("rank-*.trace"):
             if path not in self._watched and path.with_suffix(".names").exists():

@@ -48,7 +48,8 @@ class Watched:
         self._names = Names(path.with_suffix(".names"))
         self._names.read()
         self._here = self._names.host == os.uname().nodename
-        # The first rates count from the begin of the trace, or from now if the trace has the clock of another machine.
+        # The first rates count from the beginning of the trace, or from now if the trace uses the clock of another
+        # machine.
         self._head: int = 0 if self._here else head
         self._time: float = begin / 1e9 if self._here else time.monotonic()
         self._usage = Usage(pid)

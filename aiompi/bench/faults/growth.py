@@ -22,8 +22,8 @@ from aiompi.bench.results import show
 
 #: milliseconds from the death of a replica to shared work again: the bound of the 99th percentile
 BOUND: Final = 50.0
-_PARTS: Final = 3  # that are compared
-_PATIENCE: Final = 10.0  # seconds until the links of the last worlds are closed, which members leave within 5 s
+_PARTS: Final = 3  # parts of the visits, whose growth is compared
+_PATIENCE: Final = 10.0  # seconds until the last worlds have no links: members leave a world within 5 s
 #: bytes by which a process grows in each part if it has a leak
 _NOISE: Final = 2**17
 
@@ -62,7 +62,7 @@ def recovery(count: int, transport: str) -> None:
 
 
 def percentiles(milliseconds: list[float]) -> tuple[str, float]:
-    """Return the median and the 99th percentile as a text, and the latter."""
+    """Return the median and the 99th percentile as a text, and the 99th percentile as a number."""
     ordered = sorted(milliseconds)
     median, high = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
     return f"median {median:.1f} ms, 99th percentile {high:.1f} ms, of {len(ordered)}", high
@@ -72,7 +72,7 @@ def churn(count: int, transport: str) -> None:
     """Let a third member join and leave again and again; print how descriptors and memory of the others grow.
 
     Raises:
-        BenchError: they do.
+        BenchError: descriptors or memory grow.
     """
     found: list[dict[str, tuple[int, int]]] = []
     with _members(2, transport) as job:
@@ -98,7 +98,7 @@ def churn(count: int, transport: str) -> None:
 
 
 def _settled(processes: dict[str, int], before: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Return the sizes of processes once they have no more descriptors than before, or have had time for that."""
+    """Return the sizes of processes, once they have as few descriptors as before or have had time to close the rest."""
     begin = time.monotonic()
     while True:
         sizes = {name: _size(pid) for name, pid in processes.items()}

@@ -154,7 +154,7 @@ class Members(Crowd):
         """Wait until `count` members are in one world; return the time at which the last of them had its first sum.
 
         Raises:
-            TimeoutError: they do not come together.
+            TimeoutError: so many members are not in one world in time.
         """
         late = "the members do not come together"
         self.read_until(lambda: len(self.living()) == count and self._in_one_world(), time.monotonic() + START, late)
@@ -200,7 +200,7 @@ class Spawners(Ranks):
 
     STARTS = 2
     PATIENCE = 1.0  # until there is a child
-    _also_reported = frozenset({"0", "1"})  # the children, by their own launchers, which write to stderr of their root
+    _also_reported = frozenset({"0", "1"})  # the children: their launchers write to stderr of their root
     _reports = (*Ranks._reports, "aiompi-launch: the last lines of stderr of rank ", "    aiompi-launch: rank ")
 
     def __init__(self, plan: Plan, directory: Path) -> None:

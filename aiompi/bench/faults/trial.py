@@ -66,7 +66,8 @@ class Outcome:
     Attributes:
         wrong: what is wrong.
         injected: how often each kind was injected.
-        recovery: seconds from a kill to the end of the survivors' next sum, if nothing else happened between.
+        recovery: seconds from a kill to the end of the survivors' next sum; only for kills without another injection
+            between.
         said: what processes have printed; errors: the rest of the output.
     """
 
@@ -86,9 +87,10 @@ class Trial:
 
     Attributes:
         LONG: largest number of injections.
-        STARTS: how many times the duration of the start is added to the limit: it tells how busy the machine is.
+        STARTS: how many times the duration of the start is added to the limit. This duration tells how busy the machine
+            is.
         PATIENCE: seconds that an injection waits for its victim.
-        stopped: numbers of the victims whose pause has lasted as long as a stop, because this process was late.
+        stopped: numbers of the victims whose pause was as long as a stop, because this process continued them late.
         outcome: what has happened so far.
     """
 
@@ -132,7 +134,7 @@ class Trial:
             injections.append(Injection(delay, kind, victim, other, numbers.random() < 0.5))
         return Plan(seed, transport, way, size, seconds, tuple(sorted(injections)))
 
-    # What the kinds of jobs say.
+    # What each kind of job defines.
 
     def start(self) -> None:
         """Start the processes."""
@@ -161,7 +163,7 @@ class Trial:
     # The course of a job.
 
     def run(self) -> Outcome:
-        """Run it to its end."""
+        """Run the job to its end."""
         begin = time.monotonic()
         try:
             self.start()
@@ -196,10 +198,10 @@ class Trial:
         return self.popen(program(module, **work))
 
     def await_processes(self, count: int) -> None:
-        """Wait until so many have said their pids.
+        """Wait until `count` processes have said their pids.
 
         Raises:
-            TimeoutError: they do not come.
+            TimeoutError: fewer processes have come in time.
         """
         self.read_until(lambda: len(self.pids) >= count, time.monotonic() + START, "the ranks did not start")
 
@@ -207,7 +209,7 @@ class Trial:
         """Read what processes say until a condition is true.
 
         Raises:
-            TimeoutError: it is not true at the deadline, or all output has ended.
+            TimeoutError: the condition is not true at the deadline, or all output has ended.
         """
         while not condition():
             if not self._read(min(deadline, time.monotonic() + 0.1)) and (
@@ -294,11 +296,11 @@ class Trial:
 
     @property
     def deadline(self) -> float:
-        """Time at which nothing may be left of the latest injection. Starts take as long as at the beginning."""
+        """Time by which the effects of the latest injection must be over. It includes the duration of a start."""
         return self._last + HEARTBEAT + LIMIT + self._starting
 
     def extend(self) -> None:
-        """Let the time for the end begin now, because this trial itself has just acted."""
+        """Count the time until the deadline from now on, because this trial has just acted itself."""
         self._last = time.monotonic()
 
     # The end.
@@ -327,7 +329,7 @@ class Trial:
                     yield int(name)
 
     def _dump(self) -> None:
-        """Have all processes write where they are."""
+        """Have all processes write their stacks."""
         for descriptor in self.pids.values():
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, signal.SIGUSR1)

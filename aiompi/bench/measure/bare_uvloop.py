@@ -111,7 +111,7 @@ class Pickles(Exchange):
         self._missing -= len(data)
         if self._missing > 0:
             return
-        data = b"".join(self._chunks)  # of one chunk it is no copy
+        data = b"".join(self._chunks)  # a single chunk is not copied
         (length,) = _LENGTH.unpack_from(data)
         self._missing = _LENGTH.size + length - len(data)
         if self._missing:
@@ -133,7 +133,7 @@ def _run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 async def _connect(sock: socket.socket, protocol: Callable[[], Exchange_T]) -> Exchange_T:
     loop = asyncio.get_running_loop()
-    copy = sock.dup()  # the transport closes what it is given
+    copy = sock.dup()  # the transport closes its socket, so it gets a copy
     return (await loop.create_unix_connection(protocol, sock=copy))[1]
 
 

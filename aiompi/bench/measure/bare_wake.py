@@ -1,6 +1,6 @@
-"""Only the wake-up of a sleeping process by a word in memory that it shares; see `pair`.
+"""Only the wake-up of a sleeping process by a word in shared memory; see `pair`.
 
-That is the least that a message to a sleeping process takes.
+A message to a sleeping process cannot take less time than this wake-up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def latency(sock: socket.socket, rank: int, iterations: int, blocks: int) -> lis
     incoming = memoryview(mmap.mmap(memory, mmap.PAGESIZE)).cast("Q")
     outgoing = memoryview(mmap.mmap(other_memory, mmap.PAGESIZE)).cast("Q")
     bells = select.epoll()
-    bells.register(bell, select.EPOLLIN | select.EPOLLET)  # each writing is reported, and none is read
+    bells.register(bell, select.EPOLLIN | select.EPOLLET)  # epoll reports each write, so that no read is needed
     number = 0
 
     def send() -> None:

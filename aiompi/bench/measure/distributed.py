@@ -14,8 +14,7 @@ from distributed.protocol import to_serialize
 
 from aiompi.bench.measure import channels
 
-#: bytes from which distributed is faster if they have a separate frame; a few bytes take twice as long in a separate
-#: frame
+#: bytes from which distributed is faster with a separate frame for them; a few bytes take twice as long in one
 _APART: Final = 256 * 2**10
 
 

@@ -38,9 +38,9 @@ def _cut_link() -> None:
 
 
 def _say_kept(before: dict[str, str]) -> None:
-    """Say which descriptors are open that were not open before."""
+    """Say which descriptors are open now and were not open before."""
     _current.clear()
-    gc.collect()  # what the traceback of a cancelled call has held
+    gc.collect()  # objects that the traceback of a cancelled call has held
     say(of=os.getpid(), kept=[what for number, what in storm.descriptors().items() if number not in before])
 
 
@@ -171,7 +171,7 @@ class Tasks:
         return [(array("q", [value]) * count, count * value) for count, value in pairs]
 
     def check(self, error: BaseException | None, result: Callable[[], int], right: int) -> None:
-        """Raise WrongResult if a result is wrong, or if a task has failed that could have been run again."""
+        """Raise WrongResult if a result is wrong, or if a task has failed although it could have been run again."""
         if error is None:
             check(result(), right)
         elif self.retries or not isinstance(error, BrokenExecutor):

@@ -15,7 +15,7 @@ import zmq.asyncio
 
 from aiompi.bench.measure import channels
 
-#: bytes from which pyzmq sends memory without a copy; for fewer bytes that costs more than a copy
+#: bytes from which pyzmq sends memory without a copy; for fewer bytes a copy costs less
 _UNCOPIED: Final = 64 * 2**10
 
 

@@ -23,7 +23,7 @@ from aiompi.bench.measure.turns import timed_async
 #: publications in a pipeline
 WINDOW: Final = 100
 
-#: cores of the server, which is bound to none
+#: cores of the server: all, because the server is not bound to a core
 _CORES: Final = os.sched_getaffinity(0)
 _PAUSE: Final = 0.01
 
@@ -55,7 +55,7 @@ class Redises:
 
 @contextlib.contextmanager
 def _server(sock: socket.socket, rank: int) -> Iterator[str]:
-    """Have rank 0 start a server in memory alone; return the path of its socket at both ranks."""
+    """Have rank 0 start a server that keeps data in memory only; return, at both ranks, the path of its socket."""
     if rank:
         yield sock.makefile().readline().strip()
         return

@@ -32,7 +32,7 @@ _FIRST: Final = 2
 class Clock:
     """A periodic callback that records its delays in seconds.
 
-    The loop is not to blame for time in which its thread could have run, but other processes had the cores. This time
+    If other processes had the cores while the thread of the loop could have run, the loop is not to blame. This time
     does not count as delay, except for the part that may have passed before the callback was due.
 
     Args:
@@ -47,7 +47,7 @@ class Clock:
 
     def _wind(self) -> None:
         self._before = self._queued.seconds()
-        self._due = time.monotonic() + TICK  # uvloop's own clock stands still during a turn
+        self._due = time.monotonic() + TICK  # not the clock of uvloop, which stands still during a turn
         self._handle = self._loop.call_later(TICK, self._tick)
 
     def _tick(self) -> None:

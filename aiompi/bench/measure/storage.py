@@ -17,7 +17,7 @@ from aiompi.bench.measure.turns import timed
 
 #: blocks of calls on a window, of which each is timed
 _BLOCKS: Final = 16
-#: what rank 0 does with the memory of rank 1: `ones` is an array of integers, `zeros` and `result` are as long
+#: the calls of rank 0 on the memory of rank 1: `ones` is an array of integers; `zeros` and `result` have its length
 _CALLS: Final[dict[str, Callable[..., object]]] = {
     "put": lambda mpi, win, ones, zeros, result: win.Put(ones, 1),
     "get": lambda mpi, win, ones, zeros, result: win.Get(result, 1),

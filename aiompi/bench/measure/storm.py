@@ -31,7 +31,7 @@ from aiompi.job.runtime import Runtime
 SIZES: Final = (1, 400, 12_000, 40_000, 300_000)  # items of 8 bytes
 LOST: Final = (ProcessFailedError, RevokedError)
 _SETTLED: Final = 0.3  # seconds after which nothing is left of a rank whose failure is known
-_LONG_SETTLED: Final = 4.0  # and nothing of a job that was spawned and ends
+_LONG_SETTLED: Final = 4.0  # seconds after which nothing is left of a spawned job that has ended
 
 
 class WrongResult(Exception):
@@ -230,7 +230,7 @@ class Storm:
         self.seed = seed
         self.seconds = seconds
         self.steps = self.recovered = 0
-        self.first_after = 0.0  # when all worked together again after the latest recovery
+        self.first_after = 0.0  # time at which all worked together again after the latest recovery
 
     async def run(self, ready: Callable[[], object]) -> dict[str, Any]:
         """Run to the end; return what the campaign checks."""
@@ -259,7 +259,7 @@ class Storm:
         }
 
     async def _settle(self, most: int) -> None:
-        """Communicate until nothing is left of the processes that have failed, and no more than `most` descriptors."""
+        """Communicate until nothing is left of failed processes, and this process has at most `most` descriptors."""
         begin, known = time.monotonic(), _SETTLED if self.recovered else 0.0
         while time.monotonic() < begin + (known if len(descriptors()) <= most else _LONG_SETTLED):
             with contextlib.suppress(*LOST):
@@ -295,7 +295,7 @@ def descriptors() -> dict[str, str]:
     """Return the descriptors of this process, and what they are."""
     found = {}
     for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # that of the directory itself
+        with contextlib.suppress(OSError):  # the descriptor of the directory itself is closed by now
             found[number] = os.readlink(f"/proc/self/fd/{number}")
     return found
 

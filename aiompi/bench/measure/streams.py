@@ -56,8 +56,8 @@ async def large_object(comm: Intracomm, items: int, kind: str = "dicts") -> dict
             allreduce of lists of small dicts.
 
     Returns:
-        "late": seconds by which callbacks came late; "seconds": duration of the call; "at_once": of the encoding or
-        decoding in this rank without turns of the loop, of half of both in an allreduce.
+        "late": seconds by which callbacks came late; "seconds": duration of the call; "at_once": duration of the
+        encoding or decoding in this rank without turns of the loop; in an allreduce, half the duration of both.
     """
     both = kind == "allreduce"
     rows: list[Any] = [payloads.make("dict") for _ in range(items)] if both or comm.rank == 0 else []
@@ -89,7 +89,7 @@ def at_once(comm: Intracomm, rows: list[Any]) -> tuple[float, float]:
     segments, _ = comm._codec.dumps(rows)
     encoded = time.perf_counter()
     message = b"".join(segments)
-    rows.clear()  # so that garbage collections go through no other objects than in the transfer
+    rows.clear()  # so that garbage collections go through the same objects as in the transfer
     begin = time.perf_counter()
     comm._codec.loads(message)
     decoded = time.perf_counter()

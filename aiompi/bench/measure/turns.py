@@ -33,7 +33,7 @@ def bind(rank: int, cores: Sequence[int]) -> None:
 
     Args:
         rank: of this process.
-        cores: by rank; those of further ranks begin again at the first.
+        cores: by rank; further ranks start over at the first core.
     """
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
 

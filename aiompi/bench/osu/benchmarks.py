@@ -32,7 +32,7 @@ class Benchmark(NamedTuple):
         value: computes the samples.
         ranks: number of ranks, None if it is free.
         sized: True if messages have a size.
-        counted: True if the rate of messages is reported in addition to that of bytes.
+        counted: True if the rate of messages is reported in addition to the rate of bytes.
     """
 
     name: str

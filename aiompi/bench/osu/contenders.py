@@ -59,7 +59,7 @@ class Contenders:
             self._there.clear()
 
     def each(self, names: Iterable[str], do: Callable[[str, Conversation], T]) -> dict[str, T]:
-        """Call `do` for one contender after the other. Return the results; leave out contenders that fail.
+        """Call `do` for one contender after the other. Return the results, without contenders that fail.
 
         Raises:
             BenchError: aiompi failed.

@@ -35,7 +35,7 @@ class Peer(NamedTuple):
 _MESSAGES: Final = frozenset({"latency", "bandwidth", "objects"})
 _CHANNELS: Final = _MESSAGES | {"bandwidth_both_ways"}
 
-#: always measured; the others are compared with the first
+#: always measured; all other peers are compared with the first one
 OURS: Final[Mapping[str, Peer]] = {
     "aiompi": Peer(contender.aiompi_job),
     "asyncio": Peer(lambda ranks: contender.aiompi_job(ranks, face="native")),

@@ -16,7 +16,7 @@ _ACROSS: Final = 3
 _WIDTH, _HEIGHT = 4.6, 3.6
 #: formats that need TeX, or that store pixels without the width of the picture
 _NOT_HERE: Final = frozenset({"pgf", "raw", "rgba"})
-#: inches of a name in the legend, and of a line of them
+#: inches of a name in the legend, and of a line of names
 _LABEL, _LINE = 1.5, 0.2
 
 

@@ -17,12 +17,13 @@ from aiompi.bench.samples import calls_within
 #: approximate seconds of a turn, and maximum of its rounds
 TURN: Final = 0.03
 MOST_ROUNDS: Final = 1000
-#: rounds of the first trial that finds how many fit into a turn, and number of trials; the first trials include the
-#: cost of things that are done once, and have too few rounds
+#: rounds of the first trial, and number of trials. Trials find how many rounds fit into a turn. The first trials have
+#: too few rounds for that, and include the cost of things that are done once
 _TRIAL_ROUNDS: Final = 2
 _TRIALS: Final = 3
-#: minimum of bytes of the first message, and its ratio to the longest one. After it, malloc keeps the memory of shorter
-#: messages, so that no message depends on those before it. Of messages of 32 MiB malloc keeps nothing
+#: minimum of bytes of the first message, and ratio of its bytes to the longest measured message. After the first
+#: message, malloc keeps the memory of shorter ones, so that no message depends on earlier messages. malloc does not
+#: keep the memory of messages of 32 MiB
 LONGEST: Final = 2**24
 _LONGER: Final = 3 / 2
 
@@ -137,7 +138,7 @@ def _rows(plan: Plan, benchmark: Benchmark, ranks: int, contenders: Contenders) 
 def _sampled(
     plan: Plan, benchmark: Benchmark, nbytes: int, contenders: Contenders, names: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, list[float]]]:
-    """Return the rounds of each contender, and the samples of those that have had all their turns."""
+    """Return the rounds of each contender, and the samples of the contenders that have had all their turns."""
 
     def turn(name: str, one: Conversation) -> float:
         return benchmark.value(one.ask(benchmark.at(nbytes, rounds[name])), nbytes)

@@ -26,7 +26,7 @@ def head(row: Row) -> str:
 
 
 def line(row: Row) -> str:
-    """A size: for each peer the median, the spread and the ratio; the rate of messages below, if they are counted."""
+    """The line of a size: median, spread and ratio of each peer; below it the rate of messages, if they are counted."""
     size = "" if row.nbytes is None else numerals.size(row.nbytes)
     cells = "".join(_cell(row, name) for name in row.samples)
     text = f"{size:{_SIZE}}{cells}".rstrip()

@@ -110,7 +110,7 @@ class Node:
         return receive
 
     def part(self, ranks: Sequence[int]) -> Node:
-        """Return the channel to some ranks: to all of them, or to this one, because each has a host of its own."""
+        """Return the channel to some ranks: to all ranks, or to this rank alone, because each rank has its own host."""
         if len(ranks) == self.size:
             return self
         alone = copy.copy(self)

@@ -1,4 +1,4 @@
-"""Files: a collective write beside MPICH, and independent accesses beside bare system calls."""
+"""Files: a collective write compared with MPICH, and independent accesses compared with bare system calls."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _BLOCKS: Final = 3
 #: number of short blocks in an exchange; only the fastest counts, because other work of the machine disturbs some
 #: blocks
 _SHORT_BLOCKS: Final = 32
-#: round trips per block where both ranks share a core, on which a rank that spins holds it for milliseconds
+#: round trips per block if both ranks share a core: a rank that spins holds the core for milliseconds
 _SHARED_ROUNDS: Final = 20
 #: waiting ranks beside a process that computes
 _WAITING: Final = (4, 8)
@@ -60,7 +60,7 @@ class Exchange(NamedTuple):
         work: work of aiompi.
         rounds: round trips per turn.
         bounds: bounds of the ratio.
-        theirs: name of MPICH's work if it is another.
+        theirs: name of MPICH's work, if the name differs.
         native: True for the native face, False for the blocking one.
         before: work that the ranks do before, if any.
         variables: further environment variables of aiompi's ranks.
@@ -227,7 +227,7 @@ def _four(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterato
 
 
 def _one_core(options: Options) -> Iterator[Figure]:
-    """Compare ranks that share a core with a bare socket between processes that do, too, and with both libraries."""
+    """Compare ranks that share a core with both libraries, and with a bare socket between processes on one core."""
     contenders = [on_core(pair, cores()[0]) for pair in (aiompi_job(2), SOCKET, mpich_job(2), openmpi_job(2))]
     with conversations(*contenders, processes=1) as (ours, *floors):
         rounds = {"iterations": options.scaled(_SHARED_ROUNDS), "blocks": 1}

@@ -102,7 +102,7 @@ def import_time(statement: str) -> float:
 
 
 def longest_hold(preparation: str) -> float:
-    """Return the milliseconds for which the first use of aiompi holds an event loop, NumPy being loaded.
+    """Return the milliseconds for which the first use of aiompi holds an event loop, after NumPy has been loaded.
 
     Args:
         preparation: statement in the coroutine before the first use.

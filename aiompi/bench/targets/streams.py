@@ -45,7 +45,7 @@ def _large(name: str, answers: list[Answer], idle: list[Answer]) -> Iterator[Fig
 
 
 def _waited(late: list[float]) -> float:
-    """Return the 99th percentile of the delays of callbacks; one is due each TICK, even while another is late."""
+    """Return the 99th percentile of the delays of callbacks. A callback is due each TICK, even if another is late."""
     waited = [seconds - TICK * missed for seconds in late for missed in range(int(seconds / TICK) + 1)]
     return statistics.quantiles(waited, n=100)[-1]
 

@@ -13,7 +13,7 @@ from aiompi.bench.targets.figures import Family, Figure, Goal, Options
 #: publications per block, and exchanges
 PUBLICATIONS: Final = 4000
 EXCHANGES: Final = 500
-#: as `aiompi.bench.measure.redis` has it
+#: publications in a pipeline, as many as in `aiompi.bench.measure.redis`
 WINDOW: Final = 100
 
 _BLOCKS: Final = 3
