@@ -3,8 +3,8 @@
     uvicorn --workers 4 --app-dir examples chat:app      runs examples/chat.py
     python -m websockets ws://127.0.0.1:8000/chat      in several terminals; each may reach another worker
 
-What one client sends, all clients get. The answer {"sent": text} comes when every worker has the text. Kill a worker
-with kill -9: the clients of the others lose nothing, and uvicorn starts another worker, which joins. It needs
+All clients get the text that one client sends. The answer {"sent": text} comes when every worker has the text. Kill a
+worker with kill -9: the clients of the others lose nothing, and uvicorn starts another worker, which joins. It needs
 more packages: pip install fastapi uvicorn websockets
 """
 
@@ -33,7 +33,7 @@ async def workers() -> list[int]:
 
 @app.websocket("/chat")
 async def chat(socket: WebSocket) -> None:
-    texts = team.subscribe("chat", when_full="fail")  # a browser that does not read delays no publisher
+    texts = team.subscribe("chat", when_full="fail")  # so that a browser that does not read does not delay publishers
     await socket.accept()
     await socket.send_json({"worker": os.getpid()})
 

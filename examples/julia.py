@@ -2,8 +2,8 @@
 
     python examples/julia.py --workers 4 --size 800 --picture julia.png
 
-Some rows take much longer than others, so that workers take the next one whenever they are free. With
-`aiompi-launch -n 5 -m aiompi.futures` before its name the workers are the other ranks.
+Some rows take much longer than others, so each worker takes the next row when it is free. With
+`aiompi-launch -n 5 -m aiompi.futures` before the program's name, the workers are the other ranks.
 
 The picture needs pillow: pip install '.[examples]'
 """

@@ -1,4 +1,4 @@
-"""A web service of replicas that compute each request together. Any of them may be killed, and be replaced.
+"""A web service of replicas that compute each request together. Any replica may be killed and replaced.
 
     aiompi-launch --serve          starts nothing; prints the address, and AIOMPI_KEY_FILE=... on standard error
     export AIOMPI_KEY_FILE=...     in each other terminal, as printed
@@ -40,7 +40,7 @@ class Replica:
             keeper.cancel()
 
     async def keep_world(self, member: aiompi.Membership) -> None:
-        """Compute for the replicas that are there, whichever come and go."""
+        """Compute for the present replicas, while replicas come and go."""
         while True:
             world = await member.assemble()
             self.world.set_result(world)
@@ -67,7 +67,7 @@ class Replica:
                 parts = await asyncio.gather(*(world.recv(source=i, tag=tag) for i in range(size)))
                 return {"n": n, "sum": sum(parts), "replicas": size}
             except GONE:
-                await world.changed  # and ask again in the next world
+                await world.changed  # wait for a new world, and ask again there
 
 
 REPLICA = web.AppKey("replica", Replica)

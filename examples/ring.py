@@ -4,7 +4,7 @@
     aiompi-launch -n 4 examples/ring.py --laps 2 --work 0.5 --patience 0.2
 
 Waiting with a timeout is `asyncio.timeout` around any receive. A receive that timed out has lost nothing: the next
-one gets the token.
+receive gets the token.
 """
 
 import argparse

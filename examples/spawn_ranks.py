@@ -9,7 +9,7 @@ import asyncio
 import random
 import sys
 
-import spawn_ranks  # so that the ranks find the function, which they cannot take from the main program
+import spawn_ranks  # so that the ranks find the function: they cannot import the main program
 
 import aiompi
 
@@ -17,7 +17,7 @@ RANKS = 3
 
 
 async def throw(world: aiompi.Intracomm, samples: int) -> int:
-    """Return how many darts of all ranks have hit; the program has rank 0, and throws as well."""
+    """Return how many darts of all ranks have hit. The program is rank 0, and throws as well."""
     dart = random.Random(world.rank).random
     hits = sum(dart() ** 2 + dart() ** 2 < 1 for _ in range(samples))
     total: int = await world.allreduce(hits)

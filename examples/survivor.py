@@ -3,8 +3,8 @@
     aiompi-launch -n 4 --on-failure=continue examples/survivor.py --cells 1000 --steps 400 --kill 2
 
 It solves the heat equation on a rod whose ends have the temperatures 1 and 0. Each rank owns a part of the cells. Every
-CHECKPOINT steps each rank sends its part to its left neighbour. When a rank fails, the others go back to the last
-checkpoint at which all have arrived, and divide the rod anew.
+CHECKPOINT steps each rank sends its part to its left neighbour. When a rank fails, the other ranks go back to the last
+checkpoint that all of them have reached, and divide the rod anew.
 """
 
 import argparse

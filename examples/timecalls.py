@@ -51,7 +51,7 @@ def run(program: str) -> str | int | None:
 
 
 def collect(timer: Timer) -> list[Timer]:
-    """Return the timers of all ranks at rank 0, none elsewhere; only that of this rank if the program has finalized."""
+    """Return the timers of all ranks at rank 0, none elsewhere. A program that has finalized gets only its own."""
     if MPI.Is_finalized():
         return [timer]
     return MPI.COMM_WORLD.gather(timer) or []

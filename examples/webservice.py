@@ -4,9 +4,9 @@
     curl 'localhost:8080/sum?n=100000'      the sum of the primes below n, computed by the other ranks
     curl 'localhost:8080/health'
 
-The first rank serves HTTP, in the event loop that its messages use too; it starts computations and awaits them as
-it awaits anything. A request that takes too long is answered with 504. Ctrl-C or SIGTERM ends the service: requests
-under way are answered, and all ranks finalize. It needs aiohttp: pip install '.[examples]'
+The first rank serves HTTP in the event loop of its messages. It starts computations and awaits them like anything else.
+A request that takes too long is answered with 504. Ctrl-C or SIGTERM ends the service: requests under way are answered,
+and all ranks finalize. It needs aiohttp: pip install '.[examples]'
 """
 
 import argparse
@@ -23,7 +23,7 @@ MAX_N = 10_000_000
 
 
 class Workers:
-    """The other ranks. Each computes one thing at a time; a computation waits until one of them is free."""
+    """The other ranks. Each rank computes one thing at a time. A computation waits until a rank is free."""
 
     def __init__(self, world: aiompi.World) -> None:
         self._world = world
@@ -92,7 +92,7 @@ async def serve(world: aiompi.World, port: int, timeout: float) -> None:
 
 async def work(world: aiompi.World) -> None:
     """Compute for the first rank until it says that there is nothing more to do."""
-    for signum in (signal.SIGINT, signal.SIGTERM):  # which reach all ranks; the first one sees to it
+    for signum in (signal.SIGINT, signal.SIGTERM):  # the signals reach all ranks; only the first rank handles them
         asyncio.get_running_loop().add_signal_handler(signum, lambda: None)
     while (numbers := await world.recv(source=0)) is not None:
         await world.send(sum(filter(is_prime, range(*numbers))), dest=0)

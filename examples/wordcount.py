@@ -3,7 +3,7 @@
     aiompi-launch -n 4 examples/wordcount.py --top 20 *.txt
 
 A rank that is free asks for the next file, so that large and small files may come in any order. With one rank only,
-that rank reads everything itself. Printed are the most frequent words: how often, and in how many files.
+that rank reads everything itself. It prints the most frequent words: how often they occur, and in how many files.
 """
 
 import argparse

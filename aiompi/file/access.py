@@ -81,7 +81,7 @@ class Access:
 
     def where(self, name: str) -> str:
         """Return the call, the file and this rank, for messages."""
-        return self.comm.where(name)  # which has the name of the file
+        return self.comm.where(name)  # the communicator has the name of the file
 
     # Accesses.
 
@@ -92,10 +92,10 @@ class Access:
             spec: buffer specification.
             offset: position in elementary types; POINTER for the pointer of this process, which moves on at once.
             writing: True to write, False to read.
-            at_once: True if the caller waits for it before it does anything else.
+            at_once: True if the caller does nothing else until the access has ended.
 
         Returns:
-            The request; its result is the status. Awaiting it raises the error of the access.
+            The request, whose result is the status. Awaiting the request raises the error of the access.
         """
         name = "File_write" if writing else "File_read"
         self.check_positions(name)
@@ -119,7 +119,7 @@ class Access:
         return self._alone(name, work, nbytes, stop, at_once=at_once)
 
     def collective(self, spec: object, offset: object, *, writing: bool, at_once: bool = False) -> Operation:
-        """Start a collective access, which all processes make; see `independent`. The request has all errors."""
+        """Start a collective access, which all processes make; see `independent`. The request raises all errors."""
         name = "File_write_all" if writing else "File_read_all"
 
         def prepare() -> Steps[int]:
@@ -166,18 +166,18 @@ class Access:
     # Split collectives (section 14.4.5).
 
     def begin(self, name: str, start: Callable[[], Operation]) -> None:
-        """Begin a split collective; only one is in progress at a time, and no other collective call meanwhile.
+        """Begin a split collective. Until its end, no other split collective and no other collective call may begin.
 
         Args:
             name: the name that `end` is to give.
             start: starts the operation.
         """
-        operation = start()  # by which the others learn of an error
+        operation = start()  # also after an error, so that the other processes learn of it
         self._check_split(name + "_begin")
         self._split = name, operation
 
     def end(self, name: str) -> Operation:
-        """Return the operation of a split collective; the caller waits for it."""
+        """Return the operation of a split collective, for which the caller waits."""
         begun, operation = self._split or ("", None)
         if operation is None or begun != name:
             other = f"; {begun}_begin was, whose end is {begun}_end" if begun else ""
@@ -225,7 +225,7 @@ class Access:
         return buffer, self.view.nbytes(buffer)
 
     def _start(self, offset: object, nbytes: int, name: str) -> int:
-        """Return where in the stream an access begins; an access at the pointer moves it on."""
+        """Return the place in the stream where an access begins; if it begins at the pointer, move the pointer on."""
         at = self.position if offset is POINTER else integer(offset, "offset")
         if not 0 <= at <= LARGEST:
             raise InvalidArgumentError(f"{self.where(name)}: offset is {at}: expected 0 to 2**63 - 1")
@@ -238,7 +238,7 @@ class Access:
         """Check that an access ends before the largest offset of files.
 
         Raises:
-            InvalidArgumentError: it does not.
+            InvalidArgumentError: the access reaches farther.
         """
         if nbytes and (last := view.position(start + nbytes - 1)) >= LARGEST:
             raise InvalidArgumentError(
@@ -246,7 +246,7 @@ class Access:
             )
 
     def _alone(self, name: str, work: Callable[[], int], nbytes: int, stop: Stop, *, at_once: bool) -> Request[Status]:
-        """Start an access of this process alone; it is made in this thread if nothing waits for the thread."""
+        """Start an access of this process alone. It runs in this thread if no event loop or other thread waits."""
         running = self.disk.run(work, nbytes=nbytes, at_once=at_once)
         if not running.done():
             return self._operation(self._done(name, running), stop)
@@ -281,7 +281,7 @@ class Access:
         return None
 
     def in_thread(self, name: str, work: Callable[[], T], *, at_once: bool = False) -> Request[T]:
-        """Start an operation of this process alone, which a function does in a thread."""
+        """Start an operation of this process alone: call a function in a thread."""
         return self.comm.run(self._done(name, self.disk.run(work, at_once=at_once)))
 
     def together(self, name: str, prepare: Callable[[], Steps[T]]) -> Request[T]:
@@ -299,7 +299,7 @@ class Access:
         return self.comm.start(steps, name)
 
     def move(self, view: View, start: int, buffer: Buffer, stop: Stop, writing: bool) -> int:
-        """Write or read the items of a buffer, in a thread of the disk. Return the bytes."""
+        """Write or read the items of a buffer, in a thread of the disk. Return the number of bytes moved."""
         nbytes = view.nbytes(buffer)
         if self.atomic and nbytes:
             with self._guarded(view, start, nbytes, writing):
@@ -323,7 +323,7 @@ class Access:
         return locked(self.fd, self._mutex, first, last + 1 - first, shared=not writing)
 
     def _each(self, function: Transfer, view: View, start: int, stream: Stream, stop: Stop) -> int:
-        """Call a function for parts of the stream that have few enough pieces; return the bytes."""
+        """Call a function for parts of the stream, each of few pieces. Return the number of bytes moved."""
         if view.contiguous:
             run = transfer.write_run if function is transfer.write else transfer.read_run
             return run(self.fd, view.position(start), stream, 0, stream.nbytes, stop)

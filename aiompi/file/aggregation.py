@@ -23,7 +23,7 @@ class Part(NamedTuple):
 
     Attributes:
         pieces: the pieces.
-        start: where their data begin in the stream of the rank.
+        start: where the data of the pieces begin in the stream of the rank.
         nbytes: bytes of all pieces.
     """
 
@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
 
 def total(lengths: IntArray) -> int:
-    """Return the bytes of pieces."""
+    """Return the number of bytes of all pieces."""
     return int(lengths.sum())
 
 
@@ -58,7 +58,7 @@ def write_window(fd: int, parts: Sequence[tuple[Pieces, memoryview]]) -> None:
 
     Args:
         fd: the file.
-        parts: pieces and their data, one after the other.
+        parts: the pieces of each rank, and the data of these pieces one after the other.
 
     Raises:
         OSError: the system cannot write them.
@@ -85,7 +85,8 @@ def read_window(fd: int, wanted: Sequence[Pieces]) -> tuple[list[memoryview], in
         wanted: the pieces of each rank.
 
     Returns:
-        The data of each rank, up to the end of the file; and the first wanted byte behind that end, or None.
+        The data of each rank, up to the end of the file; and the first wanted byte behind the end of the file, None if
+        there is none.
 
     Raises:
         OSError: the system cannot read them.

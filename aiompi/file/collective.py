@@ -29,7 +29,7 @@ from aiompi.file.transfer import Stop
 if TYPE_CHECKING:
     from aiompi.file.access import Access
 
-#: bytes of an average piece from which each rank moves its own
+#: mean bytes of a piece from which on each rank moves its own data
 DIRECT: Final = 16 * 2**10
 #: ranges of aggregators begin at multiples of this, bytes
 _ALIGNED: Final = 64 * 2**10
@@ -45,8 +45,8 @@ class _Told(NamedTuple):
 
     Attributes:
         low, high: first byte in the file, byte after the last.
-        nbytes, pieces: number of them.
-        cb_nodes, cb_buffer_size, way: hints of the rank; those of rank 0 count, so that all ranks do the same.
+        nbytes, pieces: number of bytes, and number of pieces.
+        cb_nodes, cb_buffer_size, way: hints of the rank; only the hints of rank 0 count, so that all ranks do the same.
     """
 
     low: int
@@ -79,13 +79,13 @@ class CollectiveAccess:
         self._writing, self._at_once = writing, at_once
         self._error: MPIError | None = None
         self.begun = False
-        self._end = _NEVER  # of the file, as far as reads have met it
+        self._end = _NEVER  # end of the file, if a read has reached it
 
     async def run(self, channel: Channel, start: int) -> int:
-        """Make the access from a place in the stream on; return the bytes.
+        """Make the access from a place in the stream on; return the number of bytes moved.
 
         Raises:
-            aiompi.MPIError: a rank has failed; all of them raise it.
+            aiompi.MPIError: a rank has failed; all ranks raise the error.
         """
         error, mine = None, b""
         try:
@@ -133,14 +133,14 @@ class CollectiveAccess:
         return _Exchange(self, channel, told, self._view.pieces(start, self._nbytes), self._stream())
 
     async def _made(self, exchange: _Exchange, channel: Channel) -> int:
-        """Make the exchange. Where this rank cannot go on, revoke the communicator of the file: the others wait for it.
+        """Make the exchange. If this rank cannot go on, revoke the file's communicator, because the others wait for it.
 
         Returns:
-            The end of the file, as far as a rank has met it in a read.
+            The end of the file, if a read of any rank has reached it; otherwise `_NEVER`.
 
         Raises:
             RevokedError: another rank could not go on.
-            FileError: this rank could not, for example because its memory has run out.
+            FileError: this rank could not go on, for example because its memory has run out.
         """
         where = self._file.where(self._name)
         try:
@@ -160,7 +160,7 @@ class CollectiveAccess:
             raise failure from failure.__cause__
 
     def _stream(self) -> memoryview:
-        """Return the data in the order of the stream, or room for them."""
+        """Return the data to write in the order of the stream, or room for the data to read."""
         buffer, external = self._buffer, self._view.external
         if self._writing:
             return buffer.to_external32() if external else buffer.packed()
@@ -187,7 +187,7 @@ class CollectiveAccess:
             return 0
 
     def room(self, nbytes: int) -> memoryview:
-        """Return memory for what arrives. It is empty if this rank has failed, which then drops all that arrives."""
+        """Return memory for arriving data. It is empty if this rank has failed: the rank then drops the data."""
         try:
             return allocate(0 if self.failed else nbytes)
         except MemoryError as error:
@@ -222,7 +222,7 @@ class _Exchange:
         channel: of the call.
         told: the accesses, in rank order.
         pieces: of this rank, in the file.
-        stream: data of this rank, or room for them.
+        stream: data of this rank, or room for its data.
 
     Attributes:
         stream: as above.

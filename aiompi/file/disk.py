@@ -47,18 +47,18 @@ class Disk:
 
     @property
     def calls_here(self) -> bool:
-        """True if a function runs in the thread that waits for it: no event loop or other thread waits then."""
+        """True if a function may run in the thread that waits for it, because no event loop or other thread waits."""
         engine = self._engine()
         return engine is not None and not (engine.driver.sliced or engine.driver.background)
 
     def run(self, function: Callable[[], T], *, nbytes: int = 0, at_once: bool = False) -> Request[T]:
-        """Run a function in a thread.
+        """Run a function in a thread of the disk.
 
         Args:
             function: reads or writes a file.
-            nbytes: that it reads or writes.
-            at_once: True if the caller only waits. The function then runs in this thread, unless an event loop or other
-                threads need it.
+            nbytes: number of bytes that the function reads or writes.
+            at_once: True if the caller only waits. The function then runs in the calling thread, unless an event loop
+                or other threads need that thread.
 
         Returns:
             A request with the result of the function; it fails with the exception of the function.
@@ -107,7 +107,7 @@ class Disk:
 
 
 class _Threads:
-    """The threads; they hold no reference to the rank, which may end before them.
+    """The threads. They hold no reference to the rank, because the rank may end before its threads.
 
     Attributes:
         bell: descriptor that is readable when a function has returned.
@@ -134,7 +134,7 @@ class _Threads:
     def _serve(self) -> None:
         while (job := self._next()) is not None:
             self._do(*job)
-            del job  # it refers to memory of the program
+            del job  # the job refers to memory of the program
 
     def _next(self) -> _Job | None:
         """Wait for a job; return None if the thread is to end."""

@@ -14,7 +14,7 @@ from aiompi.coll.block import Block
 from aiompi.comm import Channel
 from aiompi.errors import FileError, MPIError, RemoteProtocolError
 
-#: number of the operating system -> error class; ERR_IO for all others
+#: error number of the operating system -> error class; ERR_IO for all other numbers
 _CLASSES: Final = {
     errno.ENOENT: classes.ERR_NO_SUCH_FILE,
     errno.EEXIST: classes.ERR_FILE_EXISTS,
@@ -39,9 +39,9 @@ _ADVICE: Final = {
     errno.EFBIG: "; the limit of the size of a file (ulimit -f, or of the file system) is reached",
     errno.ESPIPE: "; it has no positions: use a regular file",
 }
-#: in front of a message: lengths of the error and of the name of the call
+#: head of a message: lengths of the error and of the name of the call
 _HEAD: Final = struct.Struct(">II")
-#: the call after which its rank makes no other one on the file
+#: the call after which a rank makes no other call on the file
 _CLOSE: Final = "File_close"
 
 
@@ -101,7 +101,7 @@ async def agree(channel: Channel, error: Exception | None, data: bytes = b"") ->
 
 
 async def fail(channel: Channel, error: Exception) -> NoReturn:
-    """Take part in a collective call that this process cannot make; raise the error, and let all others know it."""
+    """Take part in a collective call that this process cannot make: tell all others the error, and raise it."""
     await agree(channel, error)
     raise error
 
@@ -120,7 +120,7 @@ def _disagreement(channel: Channel, others: dict[str, int]) -> MPIError:
 
 
 def _telling(error: Exception) -> bytes:
-    """Return the message about an error of this process; if it is no MPI error, it is one of an argument."""
+    """Return the message about an error of this process. An error that is no MPI error counts as one of an argument."""
     if isinstance(error, MPIError):
         return json.dumps([error.error_class, str(error)]).encode()
     return json.dumps([errors.ERR_ARG, f"{type(error).__name__}: {error}"]).encode()
@@ -130,7 +130,7 @@ def _parsed(rank: int, message: bytes) -> tuple[MPIError | None, str, bytes]:
     """Return the error, the call and the data in the message of a process.
 
     Raises:
-        RemoteProtocolError: it is malformed.
+        RemoteProtocolError: the message is malformed.
     """
     try:
         nbytes, length = _HEAD.unpack_from(message)

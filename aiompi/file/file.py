@@ -35,7 +35,8 @@ _NUMBER: Final = struct.Struct("<q")
 class File(Access):
     """An open file: its size, view, pointers and settings. The base class `Access` reads and writes it.
 
-    Calls that all processes make return requests, which fail in all of them if one fails.
+    A call that all processes make returns a request. If the call fails in one process, the requests of all processes
+    fail.
     """
 
     def close(self) -> Request[None]:
@@ -61,7 +62,7 @@ class File(Access):
             raise
 
     def abandon(self) -> None:
-        """Close the file in this process alone, which starts nothing on it any more."""
+        """Close the file in this process alone. The process starts nothing on the file any more."""
         self.comm.release()
 
         async def run() -> None:
@@ -168,7 +169,7 @@ class File(Access):
         return self.view.position(position * self.view.unit)
 
     def set_atomicity(self, flag: object) -> Request[None]:
-        """Set or leave atomic mode: accesses then happen one after the other (MPI_File_set_atomicity)."""
+        """Enter or leave atomic mode, in which accesses happen one after the other (MPI_File_set_atomicity)."""
 
         def prepare() -> Steps[None]:
             atomic = bool(flag)
@@ -225,7 +226,7 @@ class File(Access):
         return self.in_thread("File_get_position_shared", self.shared.load, at_once=at_once)
 
     def _units(self, size: int) -> int:
-        """Return the position of the end of a file of this size."""
+        """Return the position, in elementary types, of the end of a file of `size` bytes."""
         return -(-self.view.before(size) // self.view.unit)
 
     def _sought(self, base: int, offset: int, whence: int, name: str) -> int:

@@ -19,8 +19,9 @@ class Hints:
 
     Attributes:
         cb_nodes: number of ranks that move the data of all ranks; 0 for two ranks on each host.
-        cb_buffer_size: bytes that each of them collects at a time.
-        cb_write, cb_read: whether collectives move data through these ranks: "enable", "disable" or "automatic".
+        cb_buffer_size: bytes that each of these ranks collects at a time.
+        cb_write, cb_read: "enable", "disable" or "automatic": whether collective writes and reads move data through
+            these ranks.
     """
 
     __slots__ = ("cb_buffer_size", "cb_nodes", "cb_read", "cb_write")

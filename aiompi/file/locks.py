@@ -14,9 +14,9 @@ _FLOCK = "hhqqi4x"
 
 @contextlib.contextmanager
 def locked(fd: int, mutex: threading.Lock, first: int, nbytes: int, *, shared: bool = False) -> Iterator[None]:
-    """Hold a lock on bytes of a file; threads of disks call this, and hold it only briefly.
+    """Hold a lock on bytes of a file. Threads of disks call this, and hold the lock only briefly.
 
-    The lock belongs to the open file and not to the process, so that ranks of one process exclude each other as well.
+    The lock belongs to the open file, not to the process. So ranks of one process exclude each other as well.
 
     Args:
         fd: the open file.

@@ -10,7 +10,7 @@ from aiompi.errors import FileError
 
 
 class NullFile:
-    """Stands for no file. It has only an error handler, with which files are opened.
+    """Stands for no file. It has only an error handler, which every new file gets.
 
     Args:
         reason: why there is no file.

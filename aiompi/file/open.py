@@ -43,7 +43,7 @@ def open_file(
         The request; its result is the file.
 
     Raises:
-        InvalidCommError: an intercommunicator.
+        InvalidCommError: `comm` is an intercommunicator.
         TypeError: awaiting the request: an argument is of a wrong type.
         FileError: awaiting the request, in all processes: the file cannot be opened.
     """
@@ -70,7 +70,7 @@ class _Opening:
             self._hints = given()
             self._amode = integer(amode, "File.Open: amode", "a sum of modes, such as MODE_CREATE + MODE_RDWR")
             self._flags = flags_of(self._amode)
-        except Exception as error:  # which all processes are to know
+        except Exception as error:  # kept, so that all processes get to know it
             self._error = error
         self._fd = -1
 

@@ -1,4 +1,4 @@
-"""Operations on files: requests whose result is the status; they can be stopped between two pieces."""
+"""Operations on files: requests whose result is the status. An operation can be stopped between two pieces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Operation(Schedule[Status]):
 
     Args:
         comm: of the file.
-        coroutine: makes the access, and returns the bytes.
+        coroutine: makes the access, and returns the number of bytes.
         stop: stops an independent access early; None for a collective access, which all processes need.
         external: True if the bytes are in external32.
     """

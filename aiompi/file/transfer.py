@@ -1,4 +1,4 @@
-"""Transfers: threads of a disk write and read bytes of a file, in pieces; a transfer can be stopped between two."""
+"""Transfers: threads of a disk write and read bytes of a file in pieces. A transfer can stop between two pieces."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stream:
     """Memory in the order of a stream, in one piece or in many.
 
     Args:
-        memory: the memory that has it.
+        memory: the memory that contains the stream.
         runs: where the pieces lie in the memory, and their lengths; None if the transfer uses the whole memory.
     """
 
@@ -60,7 +60,7 @@ class Stream:
             self.nbytes = int(self._starts[-1])
 
     def part(self, start: int, nbytes: int) -> Stream:
-        """Return a part of it."""
+        """Return a part of the stream."""
         if nbytes == self.nbytes:
             return self
         if self.whole is not None:
@@ -106,7 +106,7 @@ def write(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, stop: Stop
     """Write a stream to pieces of a file.
 
     Returns:
-        The bytes that were written: all, unless the transfer was stopped.
+        The number of bytes that were written: all, unless the transfer was stopped.
 
     Raises:
         OSError: the system cannot write them.
@@ -135,7 +135,7 @@ def read(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, stop: Stop)
     """Read pieces of a file into a stream.
 
     Returns:
-        The bytes that were read, up to the end of the file; fewer if the transfer was stopped.
+        The number of bytes that were read, up to the end of the file; fewer if the transfer was stopped.
 
     Raises:
         OSError: the system cannot read them.
@@ -181,7 +181,7 @@ def read_run(fd: int, offset: int, stream: Stream, start: int, nbytes: int, stop
 
 
 def _read_window(fd: int, pieces: tuple[IntArray, IntArray], span: int, out: memoryview) -> int:
-    """Read the file from the first piece to the last, and copy the pieces; return their bytes."""
+    """Read the file from the first piece to the last, and copy the pieces; return their number of bytes."""
     offsets, lengths = pieces
     low, memory = int(offsets[0]), allocate(span)
     there = read_span(fd, low, memory)
@@ -191,7 +191,7 @@ def _read_window(fd: int, pieces: tuple[IntArray, IntArray], span: int, out: mem
 
 
 def read_span(fd: int, offset: int, memory: memoryview) -> int:
-    """Fill memory from a file; return the bytes up to the end of the file."""
+    """Fill memory from a file; return the number of bytes, fewer at the end of the file."""
     done = 0
     while done < len(memory):
         moved = os.preadv(fd, [memory[done : done + STEP]], offset + done)
@@ -212,7 +212,7 @@ def head(pieces: tuple[IntArray, IntArray], end: int) -> tuple[IntArray, IntArra
 
 
 def gather(memory: memoryview, low: int, pieces: tuple[IntArray, IntArray], out: memoryview) -> int:
-    """Copy pieces from memory that begins at byte `low` of the file; return their bytes."""
+    """Copy pieces from memory that begins at byte `low` of the file; return their number of bytes."""
     layout = layout_of(pieces, low)
     move.pack(layout, memory, 0, out)
     return layout.size

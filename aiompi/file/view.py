@@ -16,8 +16,8 @@ from aiompi.file.modes import LARGEST
 
 #: representations of data in files
 _EXTERNAL: Final = "external32"
-_DATAREPS: Final = ["native", "internal", _EXTERNAL]  # and those that the program has registered
-#: pieces of a file whose places are in memory at a time
+_DATAREPS: Final = ["native", "internal", _EXTERNAL]  # and the names that the program has registered
+#: number of pieces whose places are in memory at a time
 _PIECES: Final = 2**18
 
 
@@ -99,7 +99,7 @@ class View:
         self._offsets, self._lengths, self._starts, self._ends = offsets, lengths, starts, starts + lengths
 
     def nbytes(self, buffer: Buffer) -> int:
-        """Return the bytes of the stream that the items of a buffer take.
+        """Return the number of bytes of the stream that the items of a buffer take.
 
         Raises:
             InvalidCountError: the bytes are not a whole number of elementary types, or the stream is empty.
@@ -136,7 +136,7 @@ class View:
         return self._run(start + nbytes - 1)[0] - self._run(start)[0] + 1
 
     def batches(self, nbytes: int) -> Iterator[int]:
-        """Yield the lengths of parts of the stream; each has few enough pieces to keep them in memory."""
+        """Yield the lengths of parts of the stream. The pieces of a part are few enough to keep them in memory."""
         step = nbytes
         if self._offsets is not None:
             step = max(1, _PIECES * self._size // len(self._offsets))
@@ -158,7 +158,7 @@ class View:
         return self.disp + tile * self._extent + int(self._offsets[run]) + skip
 
     def before(self, end: int) -> int:
-        """Return the bytes of the stream that are before a byte of the file."""
+        """Return the number of bytes of the stream that lie before a byte of the file."""
         if not self._size:
             return 0
         if self._offsets is None:
@@ -193,7 +193,7 @@ def register_datarep(name: str, read: object, write: object) -> None:
         read, write: functions that convert data; both must be None.
 
     Raises:
-        FileError: ERR_DUP_DATAREP: the name is taken; ERR_CONVERSION: a function was given.
+        FileError: ERR_DUP_DATAREP: the name is taken. ERR_CONVERSION: a function was given.
     """
     if name in _DATAREPS:
         raise FileError(f"Register_datarep: there is a representation of data {name!r} already", ERR_DUP_DATAREP)

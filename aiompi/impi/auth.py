@@ -10,8 +10,8 @@
 
 A method is available if the user enabled it through its environment variable, at each side separately. With KEY the
 key travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
-TLS is a method of aiompi that never sends the key: with a secret derived from the key, both ends prove it for this
-channel (`aiompi.net.tls.binding`). Other implementations ignore the offer of this method, and do not offer it.
+TLS is a method of aiompi that never sends the key. Both ends derive a secret from the key, and prove the secret for
+this channel (`aiompi.net.tls.binding`). Other implementations ignore the offer of this method, and do not offer it.
 
 A client of aiompi also sets a bit that is not a method. A server of aiompi then sends GREETING behind Server_auth, in
 the place of the optional bytes of the method. So each side knows that the other is aiompi.
@@ -60,7 +60,8 @@ class Credentials:
 
     Attributes:
         none: True if NONE is available.
-        key: key of methods KEY and TLS, 0..2**64-1, or None if they are not available; not part of the repr.
+        key: key of methods KEY and TLS, 0..2**64-1; None if these methods are not available. The repr does not show the
+            key.
         tls: "auto" if TLS is available besides the others, "on" if it is the only one, "off" if it is not available.
     """
 
@@ -74,7 +75,7 @@ class Credentials:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str], tls: str = "off") -> Credentials:
-        """Return what the user enabled: NONE if IMPI_AUTH_NONE exists, KEY and TLS if IMPI_AUTH_KEY has a value.
+        """Return the methods that are enabled: NONE if IMPI_AUTH_NONE exists, KEY and TLS if IMPI_AUTH_KEY has a value.
 
         Args:
             environ: the environment variables.
@@ -108,7 +109,7 @@ class Credentials:
         """Return the proof of the key for one TLS channel; there must be a key.
 
         Args:
-            side: end of the channel that proves it.
+            side: end of the channel that proves the key.
             binding: bytes that identify the channel.
         """
         assert self.key is not None
@@ -125,7 +126,7 @@ class Credentials:
             preference: methods that may be used.
 
         Raises:
-            InvalidArgumentError: none is.
+            InvalidArgumentError: no method is available.
         """
         if not set(self.methods) & set(preference):
             raise InvalidArgumentError(

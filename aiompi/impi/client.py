@@ -11,8 +11,8 @@
     FINISHED   all our procs have ended                          end of file        FINI
     BROKEN     an exception ended the conversation
 
-LABELS lasts until all standard labels have arrived. It lasts longer only if every client of the job is aiompi and this
-client submits private labels.
+The state LABELS lasts until all standard labels have arrived. It lasts longer only if every client of the job is aiompi
+and this client submits private labels.
 """
 
 from __future__ import annotations
@@ -130,8 +130,9 @@ Event: TypeAlias = Note | Accepted | Described | PrivateLabel | Started
 class Client:
     """One client's connection to the server.
 
-    Send the result of `data_to_send` after construction and after each call of another method. In the state SECURING
-    perform a TLS handshake, and call `secured`. Call `receive_eof` when the connection ends, for whatever reason.
+    Send the bytes that `data_to_send` returns after construction, and after each call of another method. In the state
+    SECURING perform a TLS handshake, and call `secured`. Call `receive_eof` when the connection ends, for whatever
+    reason.
 
     Args:
         rank: of this client, 0..31, unique in the job.
@@ -144,7 +145,7 @@ class Client:
 
     Attributes:
         state: see the table at the top of the module.
-        server_known: True if the server is aiompi, so that it passes on private labels.
+        server_known: True if the server is aiompi, and therefore passes on private labels.
         size: number of clients, 0 until the server has sent it.
         universe: the job, None until all labels have arrived.
     """
@@ -176,7 +177,7 @@ class Client:
 
     @property
     def midway(self) -> bool:
-        """True if some of the standard labels have arrived and others have not: all clients have joined."""
+        """True if some of the standard labels have arrived and others have not. All clients have joined then."""
         return bool(self._arrays)
 
     def data_to_send(self) -> bytes:

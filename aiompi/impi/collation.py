@@ -1,8 +1,8 @@
 """Joins the labels of all clients for the server, without interpreting them (IMPI 0.0, section 2.3.5).
 
-A label is complete when every client has either submitted it, or shown by a higher label or by DONE that it will
-not. The server sends a complete label at once, because a client may need the joint label before it submits the next
-one.
+A label is complete when every client has submitted it or has passed it over. A higher label or DONE shows that a client
+has passed a label over. The server sends a complete label at once, because a client may need the joint label before it
+submits the next one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Collation:
 
     @property
     def hindmost(self) -> int:
-        """A client for whose next label the other clients wait, or will wait."""
+        """A client whose next label the other clients await, or will await."""
         return self._reached.index(self.frontier)
 
     @property

@@ -137,7 +137,7 @@ def decode_broadcast(payload: bytes) -> Broadcast:
 
 
 def swap_hint(number: int, plausible: Container[int]) -> str:
-    """Return an addition to the error about an impossible number, if swapping its 4 bytes gives a possible one."""
+    """Return a hint for the error about an impossible number, if the number with its 4 bytes swapped is possible."""
     swapped = int.from_bytes((number % 2**32).to_bytes(4, "little"), signed=True)
     if swapped not in plausible:
         return ""
@@ -181,8 +181,8 @@ class CommandReader:
             skip_unknown: skip commands that IMPI 0.0 does not define, of any length.
 
         Raises:
-            RemoteProtocolError: the header announces a command out of order, of an illegal length, or an unknown
-                command without `skip_unknown`.
+            RemoteProtocolError: the header announces a command that is out of order or has an illegal length, or,
+                without `skip_unknown`, an unknown command.
         """
         while len(self._buffer) >= _HEADER.size:
             number, length = _HEADER.unpack_from(self._buffer)

@@ -45,7 +45,8 @@ ACKNOWLEDGEMENTS: Final = frozenset(
 #: A pair of procs may have this many times hiwater unacknowledged packets before the host reports an attack. The
 #: tolerance is necessary because implementations count differently.
 PATIENCE: Final = 4
-#: The same limit for data packets alone, which take memory, and which all implementations count alike.
+#: The same limit for data packets alone. It is lower, because data packets take memory and all implementations count
+#: them alike.
 PATIENCE_DATA: Final = 2
 
 
@@ -230,7 +231,7 @@ class Host:
         """Handle FINI of a host.
 
         Raises:
-            RemoteProtocolError: it has come before.
+            RemoteProtocolError: FINI of this host has come before.
         """
         if self.channels[peer] not in (ChannelState.OPEN, ChannelState.SAID):
             raise RemoteProtocolError("FINI came twice")

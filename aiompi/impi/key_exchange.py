@@ -67,7 +67,7 @@ class KeyExchange:
             publics: EXCHANGE of each client.
 
         Raises:
-            RemoteProtocolError: it was not sealed for this client, or was changed in transit.
+            RemoteProtocolError: the key was not sealed for this client, or was changed in transit.
         """
         start = (self._rank - 1) * _SEALED_BYTES
         box, tag = sealed[start : start + KEY_BYTES], sealed[start + KEY_BYTES : start + _SEALED_BYTES]

@@ -67,7 +67,7 @@ class Label:
         limits: smallest and largest legal element, None if all are legal.
         combine: how the elements are combined.
         unset: value that -1 stands for.
-        missing: element of clients that omit the label, None if they must not.
+        missing: element for clients that omit the label; None if clients must submit the label.
     """
 
     per: Per
@@ -163,7 +163,7 @@ class ClientPart:
         xsize: bytes from which on collectives use their long protocols; -1 for 1024.
         maxlinear: number of clients up to which collectives are linear; -1 for 4.
         native: True to add NATIVE_VERSION, by which aiompi clients recognise each other.
-        tls: True to add TLS_VERSION, by which their hosts recognise each other.
+        tls: True to add TLS_VERSION, by which aiompi clients agree that their hosts encrypt.
 
     Raises:
         InvalidArgumentError: a value is outside the limits of the table.

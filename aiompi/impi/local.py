@@ -13,7 +13,7 @@ from aiompi.impi.server import Server, ServerConnection
 
 
 def pump(links: Iterable[tuple[Client, ServerConnection]]) -> list[client.Event]:
-    """Carry bytes between clients and server until no more are sent.
+    """Carry bytes between clients and server until neither sends any more.
 
     A connection that the server closes is reported to its client, which then raises.
 
@@ -24,7 +24,7 @@ def pump(links: Iterable[tuple[Client, ServerConnection]]) -> list[client.Event]
         Events of the clients, in chronological order.
 
     Raises:
-        Exception: as `Client.receive_data` and `Client.receive_eof`.
+        Exception: an exception of `Client.receive_data` or `Client.receive_eof`.
     """
     events: list[client.Event] = []
     links = list(links)

@@ -26,7 +26,7 @@ CARDS: Final = FIRST_PRIVATE + 2
 
 
 def encode_cards(cards: Sequence[Mapping[str, object]]) -> bytes:
-    """Return CARDS of a client from the business cards of its ranks; empty if they have ended without cards.
+    """Return CARDS of a client from the business cards of its ranks; empty if the ranks have ended without cards.
 
     Paths in cards need not be UTF-8.
     """
@@ -35,7 +35,7 @@ def encode_cards(cards: Sequence[Mapping[str, object]]) -> bytes:
 
 
 def decode_cards(data: bytes, count: int) -> list[dict[str, Any]]:
-    """Return the business cards of the ranks of a client; empty if they have ended without cards.
+    """Return the business cards of the ranks of a client; empty if the ranks have ended without cards.
 
     Args:
         data: its CARDS.

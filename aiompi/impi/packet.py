@@ -149,7 +149,7 @@ def check_length(packet: Packet, maxdatalen: int) -> None:
     """Check that a packet has no more data than the clients have agreed upon (IMPI_Pk_maxdatalen).
 
     Raises:
-        RemoteProtocolError: it has.
+        RemoteProtocolError: the packet has more data.
     """
     if packet.pk_len > maxdatalen:
         raise RemoteProtocolError(
@@ -211,7 +211,7 @@ class PacketReader:
         """Handle `nbytes` new bytes in the memory that `get_buffer` returned.
 
         Raises:
-            RemoteProtocolError: they are not a packet; the channel must be closed.
+            RemoteProtocolError: the bytes are no packet; the channel must be closed.
         """
         start, end = 0, self._end + nbytes
         needed = HEADER_BYTES
@@ -246,7 +246,7 @@ class PacketReader:
         return HEADER_BYTES + packet.pk_len
 
     def _keep(self, start: int, end: int, needed: int) -> None:
-        """Move the rest to the front, and make room for the packet that begins there."""
+        """Move the unread rest to the front, and make room for the packet that begins with this rest."""
         rest = end - start
         view = self._view
         if needed > len(view):

@@ -152,7 +152,7 @@ class ServerConnection:
         state: see the table at the top of the module.
         known: True if the client is aiompi.
         rank: client rank, None until the client has taken one.
-        deadline: time at which the connection is dropped unless its client has joined; None if there is no limit.
+        deadline: time at which the connection is dropped if its client has not joined; None if there is no limit.
     """
 
     def __init__(self, server: Server, peer: str, deadline: float) -> None:
@@ -402,7 +402,7 @@ class Server:
             self._check_start()
 
     def tell(self, text: str) -> None:
-        """Tell all aiompi clients, those that wait and those that join later, why other clients have not come."""
+        """Tell all aiompi clients, present and later ones, why other clients have not come."""
         self._notes.append(encode_note(text))
         for client in self._clients.values():
             if client.known and not self._full:
@@ -505,5 +505,5 @@ class Server:
             self._drop(newcomer, "the job has failed")
 
 
-_NOTES: Final = 4  # last notes that a client gets when it joins
+_NOTES: Final = 4  # number of notes, the last ones, that a client gets when it joins
 _FULL: Final = "all clients of the job have joined already"

@@ -19,14 +19,14 @@ from typing import Final, Self
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.packet import HEADER_BYTES
 
-#: first byte from a rank: with a descriptor of memory, or without a descriptor
+#: first byte from a rank: a descriptor of memory comes with it, or none
 SHARED: Final = b"\1"
 NOT_SHARED: Final = b"\0"
 
 #: shorter packets pass through the socket
 LONG: Final = 16 * 2**10
 
-#: bytes of memory for each direction, from which the number of slots follows
+#: bytes of memory for each direction; they determine the number of slots
 _DIRECTION_BYTES: Final = 8 * 2**20
 #: most and least slots; if there is no room for the least number, no memory is shared
 _MOST: Final = 16
@@ -38,7 +38,7 @@ _REFERENCE: Final = struct.Struct(">II")
 _PAD: Final = bytes(HEADER_BYTES - _REFERENCE.size)
 
 _PAGE: Final = mmap.PAGESIZE
-_LINE: Final = 64  # bytes of a cache line; each word has one of its own
+_LINE: Final = 64  # bytes of a cache line; each word has its own cache line
 _WORD: Final = 8
 
 

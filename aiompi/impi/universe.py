@@ -16,7 +16,7 @@ Version: TypeAlias = tuple[int, int]
 # compared and forwarded exactly as their client wrote them, and interpreted only to connect.
 _MAPPED: Final = bytes(10) + b"\xff\xff"
 _COMPATIBLE: Final = bytes(12)
-# Short numbers behind twelve zeros are IPv6's own "unspecified" and "loopback", not 0.0.0.0 and 0.0.0.1.
+# Twelve zeros and a small number are IPv6's own addresses "unspecified" and "loopback", not 0.0.0.0 and 0.0.0.1.
 _IPV6_SPECIAL: Final = frozenset({bytes(16), bytes(15) + b"\x01"})
 
 
@@ -71,8 +71,8 @@ class HostInfo:
     """An agent that serves some procs and owns the TCP channels.
 
     Attributes:
-        ipv6: 16 bytes, where it listens.
-        port: on which it listens.
+        ipv6: 16 bytes, the address on which the host listens.
+        port: port on which the host listens.
         client: rank of the client it belongs to.
         procs: COMM_WORLD ranks of its procs.
     """
@@ -95,7 +95,7 @@ class ClientInfo:
     Attributes:
         hosts: host ranks of its hosts.
         procs: COMM_WORLD ranks of its procs.
-        versions: what it supports, ascending.
+        versions: versions that the client supports, ascending.
     """
 
     hosts: range
@@ -111,7 +111,7 @@ class Universe:
         clients: in the order of client ranks.
         hosts: in the order of host ranks.
         procs: in the order of COMM_WORLD ranks.
-        version: the highest that all clients support.
+        version: the highest version that all clients support.
         native: True if every client is aiompi.
         datalen: most bytes of user data in one packet (IMPI_Pk_maxdatalen).
         tagub: largest tag (IMPI_Tag_ub).
@@ -199,7 +199,7 @@ def place_clients(hosts: Sequence[HostInfo], versions: Sequence[tuple[Version, .
 
     Args:
         hosts: all of them.
-        versions: what each client supports.
+        versions: versions that each client supports.
     """
     clients: list[ClientInfo] = []
     first = 0

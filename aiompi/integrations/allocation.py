@@ -5,7 +5,7 @@ blocking call that allocates places and runs one job. The result of `ranks` is a
 which every rank calls the same function with its communicator.
 
 This module is shared by both. The process of rank 0 starts the agent of the job by `start_agent`, which returns an
-`Invitation`. The framework passes it to all ranks, and each of them runs `be_rank`.
+`Invitation`. The framework passes the `Invitation` to all ranks, and each rank runs `be_rank`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from aiompi.wire.variables import ENV_CONTROL, ENV_KEY, ENV_RANK
 T = TypeVar("T")
 Main = Callable[..., Coroutine[Any, Any, T]] | Callable[..., T]
 
-#: seconds in which the cause must be known, once a rank has reported the end of the job
+#: seconds to wait for the cause, once a rank has reported the end of the job
 _GRACE: Final = 5.0
 
 
@@ -67,7 +67,7 @@ def refuse_other_version(protocol: int, release: str) -> None:
     This is called first, with arguments that any version understands.
 
     Raises:
-        OtherVersionError: it has another protocol.
+        OtherVersionError: the program's version has another protocol.
     """
     version.own.refuse(version.Release(protocol, release))
 
@@ -105,7 +105,7 @@ async def be_rank(
             return await call_in_process(invitation, rank, settings, main, args, kwargs)
         async with init(invitation.address, invitation.key, rank=rank, settings=settings) as world:
             return await main(world, *args, **kwargs)
-    except SystemExit as end:  # which would end the actor or worker
+    except SystemExit as end:  # SystemExit would end the actor or worker
         if end.code:
             raise RankLostError(f"rank {rank} exited with status {end.code}") from None
         return None
@@ -174,7 +174,7 @@ class Allocation(ABC):
 
     Args:
         hosts: as the attribute.
-        settings: of all ranks; None if each rank takes those of its environment.
+        settings: of all ranks; None if each rank takes the settings of its environment.
         jobs: most concurrent jobs; further jobs wait.
 
     Attributes:
@@ -247,7 +247,7 @@ class Allocation(ABC):
 async def _wait_for_end(
     calls: Sequence[asyncio.Future[Any]], survives: bool, ended: dict[asyncio.Future[Any], None]
 ) -> None:
-    """Wait until a job has ended. If the job does not survive failures, wait only for the rank that has caused its end.
+    """Wait until a job has ended. If the job does not survive failures, wait no longer than for the cause of its end.
 
     `ended` gets the calls in the order in which they end.
     """
@@ -262,7 +262,7 @@ async def _wait_for_end(
 
 
 def _remoteness(error: BaseException) -> int:
-    """Return how far an exception may be from the cause of a job's end; 0 for the cause itself."""
+    """Return how far an exception is from the cause of a job's end: 0 for a cause, more for a consequence."""
     if isinstance(error, asyncio.CancelledError):
         return 2
     return int(isinstance(error, ProcessFailedError | RevokedError) and not isinstance(error, RankLostError))

@@ -101,7 +101,7 @@ def _cancelled_with_task() -> Iterator[None]:
             await worker.plugin_add(plugin, _Releases.name)
         plugin.cancels[key] = cancel
         if key not in worker.state.tasks or worker.state.tasks[key].state == "cancelled":
-            cancel()  # it was released before
+            cancel()  # the task was released earlier
         return plugin
 
     plugin = asyncio.run_coroutine_threadsafe(register(), worker.loop.asyncio_loop).result()
@@ -122,7 +122,7 @@ class _Workers(Allocation):
         settings: Settings | None,
         options: Mapping[str, Any],
     ) -> None:
-        # Two jobs that need the same threads could deadlock, each with some of the threads.
+        # Two jobs that need the same threads could deadlock if each had some of these threads.
         jobs = min(threads[worker] // workers.count(worker) for worker in workers)
         super().__init__([get_address_host(worker) for worker in workers], settings, jobs)
         self._client = client
@@ -154,7 +154,7 @@ class _Workers(Allocation):
                 await self._check_worker(rank)
             return await waiting
         except (asyncio.CancelledError, CancelledError):
-            if future.status == "cancelled":  # by another part of the program, or because the scheduler is gone
+            if future.status == "cancelled":  # another part of the program has cancelled it, or the scheduler is gone
                 raise RankLostError(f"rank {rank}: its task {future.key} was cancelled") from None
             raise
         finally:
@@ -199,10 +199,10 @@ async def ranks(
 
     Args:
         size: number of ranks.
-        client: client of the cluster; by default the current client, which in a task is the client of the task's
-            worker.
+        client: client of the cluster; by default the current client. In a task, the current client is that of the
+            task's worker.
         workers: addresses, names or machines of the workers to choose from; all by default.
-        settings: of all ranks and of the agent; by default from the environment of each.
+        settings: of all ranks and of the agent; by default each takes the settings of its environment.
         options: further options of `Client.submit`, such as resources and priority.
 
     Raises:

@@ -3,10 +3,10 @@
     AiompiInstrumentor().instrument()
 
 Calls and publications carry the context of their span, in the form of the configured propagators: W3C Trace Context and
-Baggage unless OTEL_PROPAGATORS says otherwise. So the spans of a request are one trace, at whichever member they begin.
-Names and attributes follow the semantic conventions for RPC, messaging and databases.
+Baggage unless OTEL_PROPAGATORS says otherwise. So all spans of a request are in one trace, even if they begin at
+several members. Names and attributes follow the semantic conventions for RPC, messaging and databases.
 
-A context from a peer is hostile. It counts only if it is short and well-formed, and otherwise the trace begins anew.
+A context from a peer may be hostile. It counts only if it is short and well-formed; otherwise a new trace begins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aiompi.talk import spans
 
 #: most bytes of a context that is sent or read: W3C allows 8192 of baggage and 512 of state
 _LONGEST: Final = 16_384
-#: of a handler that is not there; semantic conventions
+#: method of a handler that does not exist, after the semantic conventions
 _OTHER: Final = "_OTHER"
 #: name of this system in the attributes of spans
 _SYSTEM: Final = "aiompi"
@@ -85,7 +85,7 @@ class _Spans(spans.Spans):
     def of_handler(self, rank: int, name: str | None, context: bytes) -> Iterator[None]:
         method = name or _OTHER
         attributes = {"rpc.system.name": _SYSTEM, "rpc.method": method, "aiompi.rank": rank}
-        token = attach(_extracted(context, Context()))  # the task began in whichever task received the call
+        token = attach(_extracted(context, Context()))  # not on top of this task's context, which is unrelated
         try:
             with self._span(method, SpanKind.SERVER, attributes):
                 yield
@@ -106,7 +106,7 @@ class _Spans(spans.Spans):
         attach(within)
 
         def end() -> None:
-            if get_current() is within:  # not in another task, to which the iterator was handed
+            if get_current() is within:  # not if the iterator was handed to another task
                 attach(before)
             span.end()
 
@@ -136,7 +136,7 @@ def _messaging(rank: int, operation: str, kind: str, topic: str) -> dict[str, An
 
 
 def _injected() -> bytes:
-    """Return the current context as it travels: the fields of the propagators, or nothing."""
+    """Return the current context in the form in which it travels: the fields of the propagators, or nothing."""
     fields: dict[str, str] = {}
     propagate.inject(fields)
     context: bytes = msgpack.packb(fields) if fields else b""
@@ -147,7 +147,7 @@ def _injected() -> bytes:
 
 
 def _extracted(context: bytes, base: Context) -> Context:
-    """Return the context that a peer has sent, on top of another context, or the latter alone if it is malformed."""
+    """Return the context from a peer on top of `base`; `base` alone if the context is malformed."""
     if not context:
         return base
     try:
@@ -157,6 +157,6 @@ def _extracted(context: bytes, base: Context) -> Context:
         if type(fields) is not dict or not all(type(text) is str for pair in fields.items() for text in pair):
             raise TypeError("no dict of texts")
         return propagate.extract(fields, base)
-    except Exception as error:  # of any class: the propagators are those of the program
+    except Exception as error:  # of any class, because the program chooses the propagators
         _log.debug("the context of a peer is ignored: %r", error)
         return base

@@ -39,7 +39,7 @@ __all__ = ["ranks", "run"]
 
 #: most concurrent jobs in the same actors
 _JOBS: Final = 100
-#: names of resources -> options of actors; all others are in the option `resources`
+#: name of a resource -> option of actors; all other resources go into the option `resources`
 _OPTIONS: Final = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
 
 
@@ -112,11 +112,11 @@ async def ranks(
         resources: of each rank, such as {"CPU": 1, "GPU": 1}; one CPU by default.
         strategy: how the ranks are placed on nodes: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
         group: placement group to use instead of a new one; its bundles are the places of the first ranks.
-        settings: of all ranks and of the agent; by default from the environment of each.
+        settings: of all ranks and of the agent; by default each takes the settings of its environment.
         options: further options of the actors, such as runtime_env.
 
     Raises:
-        TimeoutError: the cluster had no room for them within `start_timeout` seconds.
+        TimeoutError: the cluster had no room for the actors within `start_timeout` seconds.
         OtherVersionError: an actor has a version of aiompi with another protocol.
     """
     check_size(size)

@@ -1,4 +1,4 @@
-"""A command that ranks carry out, between the event loop of the ranks and the thread of the notebook that waits."""
+"""A command of ranks, between the event loop of the ranks and the thread of the notebook that waits for its end."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ class Cell:
         where: the ranks.
 
     Attributes:
-        open: ranks that have not done it.
-        how: the ends, by rank.
+        open: ranks that have not carried out the command.
+        how: rank -> how the command has ended there, see `Done`, or "gone".
         answers: what ranks have sent for `Pull`.
-        cause: why it was interrupted.
+        cause: why the command was interrupted.
         closed: True when no thread takes events any more.
     """
 
@@ -94,9 +94,9 @@ class Cell:
             self._loop.call_soon_threadsafe(self._space.release)
 
     def settle(self, rank: int, how: str) -> None:
-        """Note that a rank has done it, or is gone."""
+        """Note that a rank has carried out the command, or is gone."""
         self.how[rank] = how
-        self.open = self.open - {rank}  # another thread may be reading the set before
+        self.open = self.open - {rank}  # a new set, because another thread may be reading the old one
         self._events.put(None)
 
     def wake(self) -> None:
@@ -104,7 +104,7 @@ class Cell:
         self._events.put(None)
 
     def get(self, timeout: float | None) -> Event | None:
-        """Return the next event, or None if a rank has settled, or for `wake`. Blocks.
+        """Return the next event; None if a rank has settled, or `wake` was called. Blocks.
 
         Raises:
             queue.Empty: nothing has come in time.

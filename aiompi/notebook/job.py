@@ -1,4 +1,4 @@
-"""The job of the ranks, in their event loop: their start and end, their output, and commands."""
+"""The job of the ranks, in the event loop of the notebook's rank: their start and end, output, and commands."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RanksJob:
         self._count, self._arguments, self._options = count, arguments, options
         self._children: Any = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._late: deque[Event] = deque(maxlen=WAITING)  # what ranks print and show between cells
+        self._late: deque[Event] = deque(maxlen=WAITING)  # output of the ranks between cells
         self.cell: Cell | None = None
         self.lost = "they have not been started"
 
@@ -110,7 +110,7 @@ class RanksJob:
 
     async def _follow(self, rank: int) -> None:
         """Pass on what a rank prints, and take a message of the rank at each mark."""
-        ended = False  # standard error of the command
+        ended = False  # True once standard error has ended for the command
         done: Done | None = None
         while True:
             line = await self._outputs[rank].get()

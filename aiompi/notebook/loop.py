@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop that runs in a thread of its own, from the construction on."""
+    """An event loop that runs in a separate thread from its construction on."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop
@@ -31,7 +31,7 @@ class LoopThread:
         asyncio.run(live())
 
     def soon(self, function: Callable[..., object], *args: object) -> None:
-        """Call a function in the loop, after all that this was asked for before."""
+        """Call a function in the loop, after all functions of earlier calls."""
         self._loop.call_soon_threadsafe(function, *args)
 
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:

@@ -1,4 +1,4 @@
-"""`%aiompi`, which starts and ends ranks, and `%%mpi`, above a cell that they run."""
+"""`%aiompi` starts and ends ranks. `%%mpi` above a cell lets the ranks run the cell."""
 
 from __future__ import annotations
 
@@ -158,8 +158,9 @@ class Magics(IPythonMagics):
         %%mpi --ranks 0,2-3           some of them
         %%mpi --limit 10              at most ten seconds
 
-        They find `comm`, a communicator of all ranks, and the variables of earlier cells. Ranks of the asyncio face can
-        await. What they print and show comes with their rank. Interrupting the cell interrupts the ranks.
+        In a cell, ranks find `comm`, a communicator of all ranks, and the variables of earlier cells. Ranks of the
+        asyncio face can await. The output of each rank is shown with its rank. Interrupting the cell interrupts the
+        ranks.
         """
         args = _cell().words(line)
         screen = _Screen()
@@ -169,7 +170,8 @@ class Magics(IPythonMagics):
             run = Run(head + cell, self._number())
             self._started.run_now(run, args.ranks, args.limit, screen.show)
         except KeyboardInterrupt as error:
-            # IPython's way to show another traceback: the lines of the cell that the ranks have been in are above.
+            # IPython's way to show another traceback, because the lines of the cell in which the ranks were are shown
+            # above.
             error._render_traceback_ = lambda: ["KeyboardInterrupt"]  # type: ignore[attr-defined]
             raise
         except (RanksError, LocalProtocolError, InvalidArgumentError, TimeoutError) as error:
@@ -182,8 +184,8 @@ class Magics(IPythonMagics):
 class _Screen:
     """Shows events of a cell below it.
 
-    Ranks that raise the same exception share one traceback. The first rank with a warning is shown at once; the other
-    ranks with the same warning at the end.
+    Ranks that raise the same exception share one traceback. A warning is shown at once, with the first rank that has
+    it. Other ranks with the same warning are shown at the end.
     """
 
     def __init__(self) -> None:
@@ -209,7 +211,7 @@ class _Screen:
             print_event(event)
 
     def end(self) -> None:
-        """Show which ranks have warned as others have, and the exceptions that have not been shown."""
+        """Show which other ranks had a warning that was shown, and show the remaining exceptions."""
         for text, others in self._warned.items():
             if others:
                 print(f"{ranks_text(others)}, too: {text.partition(chr(10))[0]}", file=sys.stderr)

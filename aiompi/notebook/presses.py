@@ -8,15 +8,15 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Final, Self
 
-#: presses at which KeyboardInterrupt is raised while a command is being sent, such as to a stopped process
+#: number of presses that raise KeyboardInterrupt while a command is being sent, for example to a stopped process
 _MOST: Final = 3
 
 
 class Presses:
-    """Counts interrupts of the main thread within a block, where KeyboardInterrupt could come between any two steps.
+    """Counts interrupts of the main thread within a block, instead of a KeyboardInterrupt between any two of its steps.
 
-    A second press could then leave the ranks in a cell that nothing waits for. The block ends with KeyboardInterrupt if
-    a press was not taken. In other threads there are no presses.
+    A KeyboardInterrupt of a second press could leave the ranks in a cell for which nothing waits. The block ends with
+    KeyboardInterrupt if a press was not taken. In other threads there are no presses.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Presses:
             raise KeyboardInterrupt
 
     def to(self, wake: Callable[[], object] | None) -> None:
-        """Call a function at each press, and now if there was one; None for no function."""
+        """Call a function at each press from now on, and at once if there was a press; None for no function."""
         self._wake = wake
         if wake is not None and self._pressed:
             wake()

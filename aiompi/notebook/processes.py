@@ -1,4 +1,4 @@
-"""`Processes`: what the processes of ranks do that do not react."""
+"""`Processes`: what the processes of ranks that do not react are doing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiompi.base.words import ranks_do, ranks_text
 
 #: an expression whose value is the place of a rank: the name of its machine, and its process number
 PLACE: Final = "(__import__('os').uname().nodename, __import__('os').getpid())"
-#: seconds of CPU in which a rank that runs Python reacts to an interrupt
+#: seconds of CPU within which a rank that runs Python code reacts to an interrupt
 _REACTION: Final = 0.1
 
 
@@ -30,7 +30,7 @@ class Processes:
         self._numbers: dict[int, int] = {rank: number for rank, (host, number) in places.items() if host == here}
 
     def used(self, ranks: Iterable[int]) -> dict[int, float]:
-        """Return the seconds of CPU that ranks have used, as far as is known."""
+        """Return the seconds of CPU that ranks have used, without ranks of which this is unknown."""
         used = {}
         for rank in ranks:
             with contextlib.suppress(KeyError, OSError):
@@ -43,8 +43,8 @@ class Processes:
         Args:
             ranks: at least one.
             used: the seconds of CPU that they had used before.
-            verb: what ranks do that had CPU, such as "run".
-            rest: of that sentence.
+            verb: what the ranks that had CPU do, such as "run".
+            rest: rest of the sentence after `verb`.
         """
         starved = {rank for rank in ranks if rank in used and self._is_starved(rank, used[rank])}
         reasons = []
@@ -55,7 +55,7 @@ class Processes:
         return ", and ".join(reasons)
 
     def _is_starved(self, rank: int, used: float) -> bool:
-        """Return True if a rank would run, but hardly could."""
+        """Return True if a rank is stopped, or is ready to run but has got hardly any CPU."""
         try:
             state, now = standing(self._numbers[rank])
         except OSError:

@@ -1,8 +1,8 @@
 """The messages between the notebook and a rank, and how output and messages of a rank keep their order.
 
-A rank prints to its standard output and error, which reach the notebook through the launcher, in order and also while
-the rank computes. Results that are no text are messages. The rank prints a mark, a line of its own, in the place of a
-message. The notebook takes the next message of the rank when it reads the mark.
+A rank prints to its standard output and error. The launcher passes both on to the notebook, in order, even while the
+rank computes. Results that are no text are messages. In the place of a message the rank prints a mark, which is a
+separate line. The notebook takes the next message of the rank when it reads the mark.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ except ImportError:  # then functions and classes of cells cannot be pushed or p
 
 #: interrupts the running cell of a rank; SIGINT would end the job
 INTERRUPT: Final = signal.SIGUSR1
-#: comes to a rank after all interrupts that were sent before: of two that wait, the lower number is delivered first
+#: reaches a rank after all interrupts that were sent before: of two pending signals, the lower number is delivered
+#: first
 FENCE: Final = signal.SIGUSR2
 
 #: ends the last line before a message of the rank, on standard output; ends the output of a cell on standard error
 MARK: Final = "\x02aiompi\x03"
 
-#: comes before the text of a warning, in JSON, on standard error: a message could not be sent inside of a call of MPI
+#: precedes the text of a warning, in JSON, on standard error. A warning is no message, because a warning inside of a
+#: call of MPI could not send one
 WARNING: Final = "\x02warning\x03"
 
 #: formats by their media types, as IPython publishes them
@@ -57,10 +59,11 @@ class Pull(NamedTuple):
 
 
 class Renew(NamedTuple):
-    """Command: make a new communicator `comm`, because the cell before may have left messages.
+    """Command: make a new communicator `comm`, because the previous cell may have left messages.
 
     Attributes:
-        interrupted: True if interrupts were sent. The rank waits for the `FENCE` behind them: they end no later cell.
+        interrupted: True if interrupts were sent. The rank then waits for the `FENCE` behind them, so that no interrupt
+            ends a later cell.
     """
 
     interrupted: bool
@@ -87,7 +90,7 @@ class Raised(NamedTuple):
 
     Attributes:
         name: class of the exception.
-        text: its words.
+        text: text of the exception.
         traceback: lines for people, with colours.
     """
 
@@ -124,7 +127,7 @@ def dumps(value: Any) -> bytes:
     """Return an object pickled.
 
     Raises:
-        TypeError: it cannot be pickled.
+        TypeError: the object cannot be pickled.
     """
     try:
         pickled: bytes = _dumps(value)

@@ -1,7 +1,7 @@
 """The side of the notebook: ranks, and the cells that they run.
 
-A separate thread runs the event loop in which the notebook is a rank. So messages also move between cells, and a cell
-of the notebook may block. `Cell` carries what the ranks print and show from that loop to the thread that waits.
+A separate thread runs the event loop in which the notebook is a rank. So messages move even between cells, and a cell
+of the notebook may block. `Cell` carries the output of the ranks from that loop to the waiting thread.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ T = TypeVar("T")
 
 #: seconds in which ranks react to an interrupt, unless they are in code in which Python runs no signal handlers
 GRACE: Final = 10.0
-#: seconds after the exception of a rank in which the others may end before the user is told that they go on
+#: seconds that the other ranks have to end after the exception of a rank; then the user is told that they go on
 PATIENCE: Final = 1.0
-#: what shows an event to the user
+#: function that shows an event to the user
 Show: TypeAlias = Callable[[Event], object]
 
 
@@ -49,10 +49,10 @@ class Ranks:
         self._job = RanksJob(count, arguments, options)
         self._loop: LoopThread | None = None
         self._processes = Processes({})
-        self._interrupted = False  # since the last fence
-        self._order = threading.RLock()  # of interrupts and fences
-        self._life = threading.RLock()  # one thread starts or stops the ranks
-        self._lock = threading.Lock()  # one thread lets them run something
+        self._interrupted = False  # True if interrupts were sent since the last fence
+        self._order = threading.RLock()  # keeps interrupts and fences in order
+        self._life = threading.RLock()  # only one thread starts or stops the ranks
+        self._lock = threading.Lock()  # only one thread lets the ranks run something
 
     def __repr__(self) -> str:
         cell = self._job.cell
@@ -84,7 +84,7 @@ class Ranks:
                 if isinstance(error, MPIError):
                     raise RanksError(f"the ranks cannot be started: {error}") from None
                 raise
-            try:  # a first command: an interrupt would end a rank that has not begun to take commands
+            try:  # a first command: before it, an interrupt could end a rank that is not yet ready for commands
                 with Presses() as presses:
                     cell = self._do({rank: Pull(PLACE) for rank in range(self.count)}, None, print_event, presses)
                 if cell.cause is not None:
@@ -127,11 +127,11 @@ class Ranks:
     async def run(
         self, code: str, ranks: Iterable[int] | None = None, limit: float | None = None, show: Show | None = None
     ) -> None:
-        """Let ranks run a cell, and pass on what they print and show as it comes.
+        """Let ranks run a cell, and pass on their output as it comes.
 
         Args:
             code: statements as in a cell of a notebook, with `await` and magics. Names: `comm`, and `aiompi` or `MPI`.
-            ranks: which; None for all.
+            ranks: the ranks that run the cell; None for all.
             limit: seconds, after which the cell is interrupted; None for no limit.
             show: called with each event; by default lines are printed with their rank before them.
 
@@ -169,7 +169,7 @@ class Ranks:
         where = self._checked(ranks)
         show = show or print_event
         with Presses() as presses:
-            if self._interrupted:  # and the ranks had not reacted, or had no cell
+            if self._interrupted:  # interrupted while the ranks ran no cell, or did not react
                 self._renew(None, show, presses)
             if left.is_set():
                 return
@@ -183,10 +183,10 @@ class Ranks:
             raise RanksError(f"{ranks_text(failed)} of {self.count} raised an exception")
 
     async def push(self, ranks: Iterable[int] | None = None, /, **values: Any) -> None:
-        """Set variables of ranks, to copies of the values.
+        """Set variables of ranks to copies of the values.
 
         Raises:
-            RanksError: a value cannot be pickled, or not be loaded at a rank.
+            RanksError: a value cannot be pickled, or cannot be loaded at a rank.
         """
         await asyncio.to_thread(self.push_now, values, ranks)
 
@@ -210,7 +210,7 @@ class Ranks:
         return [pickle.loads(answers[rank]) for rank in where]
 
     def interrupt(self) -> None:
-        """Interrupt the running cell: KeyboardInterrupt in the code of all ranks, or the cancellation of its awaits."""
+        """Interrupt the running cell: raise KeyboardInterrupt in the code of all ranks, or cancel the cell's awaits."""
         with self._order:
             if self._loop is not None:
                 self._interrupted = True
@@ -241,7 +241,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def _begun(self, commands: dict[int, Command], presses: Presses) -> Iterator[Cell]:
-        """Send commands to ranks; the value is what they answer, which presses wake."""
+        """Send commands to ranks; yield the `Cell` that gets their answers. Presses wake it."""
         if not self._lock.acquire(blocking=False):
             raise LocalProtocolError("the ranks run another cell: interrupt it, or wait for its end")
         try:
@@ -253,7 +253,7 @@ class Ranks:
             self._lock.release()
 
     def _renew(self, cause: BaseException | None, show: Show, presses: Presses) -> None:
-        """Let ranks make a new communicator after a cell that was interrupted for a cause, or has failed."""
+        """Let ranks make a new communicator after a cell that has failed, or was interrupted for a cause."""
         renew = Renew(self._interrupted)
         used = self._processes.used(range(self.count))
         due = time.monotonic() + GRACE
@@ -279,7 +279,7 @@ class Ranks:
     def _wait(self, cell: Cell, limit: float | None, show: Show, presses: Presses) -> Cell:
         due = math.inf if limit is None else time.monotonic() + limit
         used: dict[int, float] = {}
-        told = math.inf  # when the user is told that ranks go on after the exception of another one
+        told = math.inf  # time at which the user is told that ranks go on after an exception
         while not cell.over:
             left = min(due, told) - time.monotonic()
             with contextlib.suppress(queue.Empty):

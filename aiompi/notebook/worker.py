@@ -1,6 +1,6 @@
 """A rank of a notebook: `python -m aiompi.notebook.worker asyncio|blocking`.
 
-It is a rank of one of the faces, and waits for commands of the notebook, which has spawned it. IPython runs the cells,
+The process is a rank of one of the faces. The notebook has spawned it, and sends it commands. IPython runs the cells,
 so that tracebacks, magics, rich results and `await` are those of a notebook.
 """
 
@@ -88,7 +88,7 @@ class _Shell(InteractiveShell):
         return await super().run_code(*args, **kwargs)  # type: ignore[no-untyped-call]
 
     def showtraceback(self, exc_tuple: Any = None, *args: Any, **kwargs: Any) -> None:
-        """Show the exception of a cell; for an interrupt, only as far as the call of aiompi that it has ended."""
+        """Show the exception of a cell. After an interrupt, the traceback ends at the interrupted call of aiompi."""
         kind, error, traceback = self._get_exc_info(exc_tuple)  # type: ignore[no-untyped-call]
         if issubclass(kind, KeyboardInterrupt | asyncio.CancelledError):
             step = traceback
@@ -138,7 +138,7 @@ class Worker:
     def _warn(
         self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
     ) -> None:
-        """Show a warning with its cell, which IPython would name by a temporary file."""
+        """Show a warning with the number of its cell. IPython would name a temporary file instead."""
         cell = self.shell.compile.format_code_name(filename)
         place = filename if cell is None else " ".join(cell)
         text = warnings.formatwarning(message, category, place, lineno, linecache.getline(filename, lineno))

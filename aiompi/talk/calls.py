@@ -23,7 +23,7 @@ REPLY: Final = 3
 
 #: number of a call, and the length of the context that follows, before the content
 _CALL: Final = struct.Struct("<QH")
-#: most calls of one member that run at another; further ones wait where they are made
+#: most calls of one member that run at another member; further calls wait at the caller
 _LIMIT: Final = 1000
 #: number of a call, before a reply
 _NUMBER: Final = struct.Struct("<Q")
@@ -38,7 +38,7 @@ def _message(codec: Codec, content: object, subject: str) -> bytes:
 
 
 def encoded(codec: Codec, obj: object) -> bytes:
-    """Return the message of an object as a copy, which later changes of the object do not reach."""
+    """Return the message of an object: a copy that later changes of the object do not affect."""
     return b"".join(codec.dumps(obj)[0])
 
 
@@ -49,7 +49,7 @@ class Calls:
         self._exchange, self._codec = exchange, codec
         self._functions: dict[str, Callable[..., Any]] = {}
         self._last = 0
-        self._calls: dict[int, tuple[Line, asyncio.Future[memoryview]]] = {}  # whose handlers may not have ended
+        self._calls: dict[int, tuple[Line, asyncio.Future[memoryview]]] = {}  # calls whose handlers may still run
         self._room: defaultdict[Line, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_LIMIT))
         self._running: defaultdict[Line, dict[int, asyncio.Task[None]]] = defaultdict(dict)
         exchange.handlers |= {CALL: self._begin, CANCEL: self._cancel, REPLY: self._replied}
@@ -124,7 +124,7 @@ class Calls:
                 future.set_result(data[_NUMBER.size :])
 
     def _lost(self, line: Line) -> None:
-        """Fail the calls to a member that is gone, and cancel its own."""
+        """Fail the calls to a member that is gone, and cancel the calls of that member."""
         room = self._room.pop(line, None)
         for number, (other, future) in [*self._calls.items()]:
             if other is line and room is not None and line.error is not None:
@@ -146,7 +146,7 @@ class Calls:
         if len(running) >= _LIMIT:
             raise RemoteProtocolError(f"more than {_LIMIT:,} calls came that have not ended")
         running[number] = task = asyncio.get_running_loop().create_task(self._perform(line, number, context, content))
-        task.add_done_callback(lambda _: self._end(line, number, b""))  # if it was cancelled before it began
+        task.add_done_callback(lambda _: self._end(line, number, b""))  # if the task was cancelled before it began
 
     def _cancel(self, line: Line, data: memoryview) -> None:
         task = self._running.get(line, {}).get(_NUMBER.unpack_from(data)[0])
@@ -154,7 +154,7 @@ class Calls:
             task.cancel()
 
     def _end(self, line: Line, number: int, message: bytes) -> None:
-        """Reply to a call that has ended, unless it has got its reply."""
+        """Reply to a call that has ended, unless the reply has been sent before."""
         running = self._running.get(line, {})
         if running.pop(number, None) is not None:
             line.post(REPLY, _NUMBER.pack(number) + message)
@@ -176,7 +176,7 @@ class Calls:
                     result = await result
             message = _message(self._codec, (result, None, ""), f"the result of the handler {name!r}")
         except asyncio.CancelledError as error:
-            message = self._failure(error)  # the caller drops it if it has given up
+            message = self._failure(error)  # a caller that has given up drops the message
         except Exception as error:
             message = self._failure(error)
         if not line.has_room:
@@ -184,7 +184,7 @@ class Calls:
         self._end(line, number, message)
 
     def _failure(self, error: BaseException) -> bytes:
-        """Return the reply for an exception; its text alone where pickling is off."""
+        """Return the reply for an exception; only the text of the exception if pickling is off."""
         text = f"{type(error).__name__}: {error}"
         error, trace = portable(error)
         try:

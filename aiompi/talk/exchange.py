@@ -17,10 +17,10 @@ from aiompi.talk.records import UNRECORDED, Record, Unrecorded
 
 #: tag of all messages on the communicator of an exchange
 _TAG: Final = 0
-#: seconds between questions at the end whether the others have all messages
+#: seconds between two questions, at the end, whether the other members have all messages
 _PAUSE: Final = 0.01
 
-#: of a member: a number in a world, or a text that no other member has in any world
+#: name of a member: a number in a world, or a text that no other member has in any world
 Name: TypeAlias = int | str
 #: takes the messages of one kind
 Handler: TypeAlias = Callable[[Line, memoryview], object]
@@ -30,11 +30,12 @@ class Exchange:
     """The lines of one member.
 
     Attributes:
-        lines: to the members of the latest world, by rank. The own rank has one, too.
+        lines: to the members of the latest world, by rank. This member's own rank has a line, too.
         rank: of this member in that world.
-        own: the line to this member itself, None before the first world. What needs no message goes around it.
-        handlers: kind of messages -> its handler. Handlers run inside the engine. The error of a malformed message ends
-            its line: RemoteProtocolError, or that of `struct` or of the text.
+        own: the line to this member itself, None before the first world. A publication to this member itself needs no
+            message, and goes around the line.
+        handlers: kind of messages -> its handler. Handlers run inside the engine. A malformed message makes a handler
+            raise RemoteProtocolError, `struct.error` or UnicodeDecodeError; this ends the line.
         on_lost: called with each line whose other end is gone, or has broken the protocol.
         on_end: called with the error when no world follows.
         error: why this member receives nothing more; None while it does.
@@ -103,11 +104,11 @@ class Exchange:
                 self._lose(line, ProcessFailedError("the member has failed, or has left the job"))
         loop = asyncio.get_running_loop()
         for rank, line in enumerate(self.lines):
-            loop.call_soon(self._listen, core, rank)  # after the call that needs this line has registered its purpose
+            loop.call_soon(self._listen, core, rank)  # later, when the call that needs this line has added its handler
             line.resume(partial(self._transmit, core, rank))
 
     def begin(self) -> None:
-        """Begin, again after an end."""
+        """Begin, at first and after an end."""
         self.error, self.lines, self._lines = None, (), {}
 
     async def flush(self) -> None:
@@ -194,7 +195,7 @@ class Exchange:
         return False
 
     def _failed(self, rank: int, error: MPIError) -> None:
-        """Handle the failure of a receive. Where a world follows, it decides which lines end."""
+        """Handle the failure of a receive. If another world follows, that world decides which lines end."""
         raise NotImplementedError
 
 

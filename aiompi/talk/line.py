@@ -10,13 +10,13 @@ from typing import Final, TypeAlias
 
 from aiompi.errors import RemoteProtocolError
 
-#: kind of the message, whether its receiver acknowledges it at once, its number, the last number that the sender has
+#: kind of the message; whether its receiver acknowledges it at once; its number; the last number that its sender got
 HEADER: Final = struct.Struct("<BBQQ")
 #: the kind of a message that only acknowledges; it has the number 0
 ACKNOWLEDGEMENT: Final = 0
 #: the second field of a message that its receiver acknowledges at once
 _ASKS: Final = 1
-#: in place of a kind: messages follow, each after its length
+#: stands in place of a kind: several messages follow, each after its length
 BUNDLE: Final = 255
 _BUNDLE_HEAD: Final = bytes((BUNDLE,))
 _LENGTH: Final = struct.Struct("<L")
@@ -25,7 +25,7 @@ _MOST_TOGETHER: Final = 8192
 
 #: bytes of messages that a line keeps before senders wait
 _LIMIT: Final = 4 * 2**20
-#: bytes for which a kept message counts beside its content
+#: bytes that a kept message counts for, in addition to its content
 _OVERHEAD: Final = 256
 
 #: called once: with None when the other member has received the message, or with an error if that member never receives
@@ -41,9 +41,9 @@ class Line:
     """The messages to one member and from it.
 
     The sender keeps a message until the other member acknowledges it, and sends it again in the next world. The
-    receiver drops a message that it has. Acknowledgements travel with messages of the other direction, and alone where
-    the sender asks for one. The first messages in a turn of the event loop leave at once, and those that follow in
-    the same turn travel together.
+    receiver drops a message that it has. Acknowledgements travel with messages of the other direction. An
+    acknowledgement travels alone if the sender asks for it. The first messages in a turn of the event loop leave at
+    once. Later messages of the same turn travel together.
 
     Args:
         birth: number of the world in which the line began, the same at both ends.
@@ -62,7 +62,7 @@ class Line:
         self._take = take
         self._kept: deque[_Kept] = deque()
         self._sent = self._received = 0
-        self._bytes = self._unasked = 0  # of kept messages; of messages since the last that asked to be acknowledged
+        self._bytes = self._unasked = 0  # of kept messages; of messages since the last one with `_ASKS`
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._together: list[bytes] = []
         self._bytes_together = 0
@@ -162,7 +162,7 @@ class Line:
         if not message or message[0] != BUNDLE:
             self._arrived(message)
             return
-        bundle = bytes(message)  # so that a message that is kept keeps no others
+        bundle = bytes(message)  # a copy, so that a kept message does not keep all others
         start = 1
         while start < len(bundle) and self.error is None:
             end = start + _LENGTH.size

@@ -30,7 +30,7 @@ class Unrecorded:
         """Note that the program waits from now on."""
 
     def meets(self, rank: int | None) -> None:
-        """Note the member whose message the call waits for, or has got; None for one that is gone."""
+        """Note the member whose message the call waits for or has got; None for a member that is gone."""
 
 
 UNRECORDED: Final = Unrecorded()

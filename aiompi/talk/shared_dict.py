@@ -1,11 +1,10 @@
 """`Dicts`: dicts of which every member has a copy.
 
 Rank 0 orders all writes. Rank 0 makes a write in its own copy, and sends the change to all other members, which make
-the changes in this order. When every member has made the change, or is gone, the writer gets the result of the write.
+the changes in this order. The writer gets the result of the write when every member has made the change or is gone.
 
-A new world begins with one copy: the newest that a member has. Then each writer sends all its writes that have no
-result yet once more, to rank 0 of the new world. Copies have the results of writes as well, so that no write is made
-twice.
+A new world begins with one copy: the newest that a member has. Then each writer repeats its writes without a result, to
+rank 0 of the new world. A copy includes the results of writes, so that no write is made twice.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ RESULT: Final = 8
 
 _MALFORMED: Final = "the copies of shared dicts that another member has sent are malformed"
 
-#: makes messages, whose values are encoded already
+#: encodes messages; the values in them are encoded before
 _PLAIN: Final = Codec(pickle=False)
 
 #: of a copy: number of the world of its last change, number of that change in this world, and rank 0 of the world
@@ -42,7 +41,7 @@ M = TypeVar("M", bound=tuple[Any, ...])
 
 
 class _Write(NamedTuple):
-    """What rank 0 gets.
+    """A write, as a writer sends it to rank 0.
 
     Attributes:
         world: number of the world.
@@ -66,13 +65,13 @@ class _Write(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """What rank 0 tells the other members.
+    """A change, as rank 0 sends it to the other members.
 
     Attributes:
         world: number of the world.
         place: number of the change in this world, from 1 on.
-        writer: name of the member whose write it is.
-        number: as in the write; `oldest`, `dict` and `key`, too.
+        writer: name of the member that has sent the write.
+        number, oldest, dict, key: those of the write.
         value: the new value, encoded; None if the key is deleted.
         changes: False for a write that changes nothing.
         result: of the write, if it has no error.
@@ -111,7 +110,7 @@ def _loads(kind: type[M], data: memoryview) -> M:
     """Return a message.
 
     Raises:
-        RemoteProtocolError: it is malformed.
+        RemoteProtocolError: the message is malformed.
     """
     try:
         fields = _PLAIN.loads(data)
@@ -127,7 +126,7 @@ def _sound(state: object) -> tuple[Any, ...]:
     """Return the copies of another member.
 
     Raises:
-        RemoteProtocolError: they are malformed.
+        RemoteProtocolError: the copies are malformed.
     """
 
     match state:
@@ -186,15 +185,15 @@ class Dicts:
         self.begin()
 
     def begin(self) -> None:
-        """Begin with no dicts, again after an end."""
+        """Begin with no dicts, at first and after an end."""
         self.copies: dict[str, dict[str, bytes]] = {}
-        self._results: dict[Name, dict[int, Result]] = {}  # of writes whose writers may ask again
-        self._since: dict[Name, int] = {}  # members -> the first of the worlds in which they have been without a break
+        self._results: dict[Name, dict[int, Result]] = {}  # results of writes that writers may send again
+        self._since: dict[Name, int] = {}  # member -> the world since which it has been in all worlds
         self.version: Version = 0, 0, ""
         self._is_leaving = False
 
     def leave(self) -> None:
-        """Order no more writes: the rank 0 of the next world does."""
+        """Order no more writes: rank 0 of the next world orders them."""
         self._is_leaving = True
 
     # From world to world.
@@ -204,7 +203,7 @@ class Dicts:
         return self.copies, self._results, self._since
 
     def adopt(self, world: int, names: Sequence[Name], rank: int, state: Sequence[Any] | None) -> None:
-        """Be in a world, before its lines go on.
+        """Begin to be in a world, before its lines go on.
 
         Args:
             world: its number.
@@ -222,7 +221,7 @@ class Dicts:
         self._results = {name: self._results.get(name, {}) for name in names}
         if self._since[names[rank]] > self.version[0]:  # others have been in a world without this member
             self._fail(ProcessFailedError("this member was cut off: the write has been made, or not"))
-        self._ordered.clear()  # writers ask again for what was under way
+        self._ordered.clear()  # writers send again what was under way
         self.version = world, 0, names[0]
 
     def resume(self) -> None:
@@ -257,7 +256,7 @@ class Dicts:
                 self._send(number)
                 record.meets(0)
                 record.awaits()
-                if future.done():  # a member that is alone: a loop of writes leaves the event loop to others, too
+                if future.done():  # for a member that is alone, so that its loop of writes lets other tasks run
                     await asyncio.sleep(0)
                 value, text = await future
             finally:
@@ -268,7 +267,7 @@ class Dicts:
 
     def _send(self, number: int) -> None:
         line = self._exchange.lines[0]
-        if line.transmit is not None:  # between worlds `resume` follows
+        if line.transmit is not None:  # between worlds, `resume` sends the write later
             oldest = next(iter(self._writes))
             line.post(WRITE, encoded(_PLAIN, (self.version[0], number, oldest, *self._writes[number][0])))
 
@@ -295,7 +294,7 @@ class Dicts:
         write = _loads(_Write, data)
         world, count, owner = self.version
         if write.world != world or self._exchange.rank != 0 or self._is_leaving:
-            return  # it comes again in the next world
+            return  # the write comes again in the next world
         if write.oldest > write.number:
             raise RemoteProtocolError(f"write {write.number} came, whose oldest is {write.oldest}")
         writer = self._names[self._exchange.lines.index(line)]
@@ -332,7 +331,7 @@ class Dicts:
                     if type(current) is not int:
                         raise TypeError(f"{write.key!r} is no int: {current!r:.100}")
                     return encoded(self._codec, current + value), True, (current + value, None)
-        except Exception as error:  # of the value, whose class may be the program's
+        except Exception as error:  # an error of the value, whose class may be the program's
             return None, False, (None, f"{write.operation} in {write.dict!r}: {error}")
         raise RemoteProtocolError(f"a member writes by {write.operation!r}")
 
@@ -352,7 +351,7 @@ class Dicts:
         change = _loads(_Change, data)
         world, count, _ = self.version
         if change[:2] <= (world, count):
-            return  # this copy has it since this world began
+            return  # this copy has had the change since the world began
         is_next = change[:2] == (world, count + 1) and line is self._exchange.lines[0]
         if not is_next or change.writer not in self._results:
             raise RemoteProtocolError(f"change {change.place} of world {change.world} came after {count} of {world}")

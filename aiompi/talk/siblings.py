@@ -1,8 +1,8 @@
 """The job of processes with one parent, such as the workers of a web server; they find the job without configuration.
 
-The first of the processes starts a server of the job, and writes the server's address and key to a file that only their
-user can read. The server holds a lock on the file as long as it lives, so that no process uses the file of a dead
-server.
+The first of the processes starts a server of the job. It writes the server's address and key to a file that only the
+user of the processes can read. The server holds a lock on the file as long as it lives, so that no process uses the
+file of a dead server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAUSE: Final = 0.02
 
 
 def meet() -> tuple[str, str]:
-    """Return address and key of the job of this process and its siblings; start the job if there is none. This blocks.
+    """Return address and key of the job of this process and its siblings; start the job if there is none. Blocks.
 
     Siblings have the same parent, user, command line and working directory.
 
@@ -73,7 +73,7 @@ def _directory() -> Path:
 
 def _name() -> str:
     parent = os.getppid()
-    try:  # the time of its start, as another process may have its number later
+    try:  # the start time of the parent, because its number may be used again
         started = Path(f"/proc/{parent}/stat").read_text("utf8", "replace").rpartition(")")[2].split()[19]
     except OSError:
         started = ""
@@ -82,7 +82,7 @@ def _name() -> str:
 
 
 def _is_free(file: int) -> bool:
-    """Lock a file; return False if a server has it."""
+    """Lock a file; return False if a server has locked it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -98,7 +98,7 @@ def _start(file: int, path: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         pass_fds=[file],
-        start_new_session=True,  # Ctrl-C ends the workers, which then leave
+        start_new_session=True,  # Ctrl-C must not end the server before the workers leave
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     assert server.stdout is not None
@@ -119,7 +119,7 @@ async def _serve(file: int, path: Path) -> None:
                     await anext(changes)
                 patience = _PATIENCE
         path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # others have files there
+        with contextlib.suppress(OSError):  # other processes have files there
             path.parent.rmdir()
 
 

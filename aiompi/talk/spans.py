@@ -19,7 +19,7 @@ _NO_SPAN: Final[nullcontext[bytes]] = contextlib.nullcontext(b"")
 
 
 class Spans:
-    """No spans; a subclass makes some. `rank` is always that of this member."""
+    """No spans; a subclass makes some. In all methods, `rank` is the rank of this member."""
 
     def of_call(self, rank: int, peer: int, name: str) -> AbstractContextManager[bytes]:
         """Return the span in which a handler of a peer is called; its value is the context for the peer."""
@@ -42,12 +42,12 @@ class Spans:
         return _NO_SPAN
 
 
-#: of this process
+#: the spans of this process
 active: Spans = Spans()
 
 
 def split(data: memoryview, start: int, length: int) -> tuple[bytes, memoryview]:
-    """Return the context in a message, and what follows it.
+    """Return the context in a message, and the rest of the message.
 
     Raises:
         RemoteProtocolError: the message is too short.

@@ -1,4 +1,4 @@
-"""`Talk`: what a member says to others and hears of them."""
+"""`Talk`: the calls, publications and shared dicts of a member."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from aiompi.talk.exchange import Exchange, ExchangeOfWorld
 from aiompi.talk.shared_dict import Dicts
 from aiompi.talk.topics import Subscription, Topics
 
-#: context of the communicator for this, below those of agreements. No constructor of communicators comes so far.
+#: context of the communicator of talk, below the contexts of agreements. No constructor of communicators reaches this
+#: number.
 _CONTEXT: Final = 2**61
 
 

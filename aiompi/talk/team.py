@@ -33,11 +33,11 @@ _REUNION: Final = 2.0
 _PAUSE: Final = 0.2
 #: attempts to join siblings, whose job may end at the same time
 _ATTEMPTS: Final = 5
-#: said to a process that has not joined
+#: error of a process that has not joined
 _NOT_YET: Final = "this process is not in the team yet: enter `async with team`, and use the team within it"
 #: bits for the worlds of one job
 _GENERATIONS: Final = 32
-#: most jobs in which a team is, one after the other
+#: most jobs that a team can be in, one after the other
 _ERAS: Final = 2**31
 
 _log: Final = logging.getLogger("aiompi.team")
@@ -48,7 +48,7 @@ class _Introduction(NamedTuple):
 
     Attributes:
         name: name of the member, unique among the members of all jobs.
-        births: names of the members to which it has lines -> the numbers of the worlds in which they began.
+        births: name of each member to which it has a line -> the number of the world in which the line began.
         era: number of jobs in which the team has been so far.
         version: of its shared dicts.
     """
@@ -84,14 +84,14 @@ def introductions(told: Sequence[Any]) -> list[_Introduction]:
 
 @public
 class Team(Talking):
-    """The members of a job that are there, over all worlds: `async with` it.
+    """The present members of a job, from world to world. Enter it with `async with`.
 
-    When members come and go, the team assembles the next world by itself. What members say to each other goes on: calls
-    in progress, publications and their order. Nothing is lost between two members that stay, and nothing comes twice.
-    If the job itself ends, the team joins again as soon as there is one.
+    When members come and go, the team assembles the next world by itself. Calls in progress and publications go on, and
+    publications keep their order. Nothing is lost between two members that stay, and nothing comes twice. If the job
+    itself ends, the team joins again as soon as there is a new job.
 
-    Without an address, the processes that have the same parent, user, command line and working directory are the team,
-    such as the workers of one `uvicorn --workers 4`. All members of the job must be of teams.
+    Without an address, the team is all processes with the same parent, user, command line and working directory, such
+    as the workers of one `uvicorn --workers 4`. Every member of the job must use a `Team`.
 
     Args:
         address: "HOST:PORT" of an open job; see `join`.
@@ -156,9 +156,9 @@ class Team(Talking):
     def changes(self) -> AsyncIterator[MemberChange]:
         """Iterate over the members that come and go from this call on. A call before the start gets all that are there.
 
-        A change comes when `members` has it. No write of a member that has left is made after this report, so that
-        another member can delete the keys of that member. If the job ends, and the team goes on in another job, all
-        members leave and join again.
+        A change is reported when `members` shows it. After the report that a member has left, no write of that member
+        is made any more. So another member can then delete the keys of the one that has left. If the job ends, and the
+        team goes on in another job, all members leave and join again.
 
         Returns:
             An iterator over changes, of the kinds "joined" and "left". It ends when this process leaves the team.
@@ -262,7 +262,7 @@ class Team(Talking):
         while True:
             try:
                 await self._join()
-                if known.isdisjoint(self._known()):  # otherwise it is the same job, which had expelled this member
+                if known.isdisjoint(self._known()):  # a common member means: the same job, which had expelled this one
                     self._era += 1
                 known = self._known()
                 try:

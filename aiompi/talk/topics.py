@@ -23,14 +23,14 @@ TAKEN: Final = 5
 
 #: the number of a publication, whether its publisher waits until it is taken, and the lengths of topic and context
 _HEADER: Final = struct.Struct("<Q?HH")
-#: number of publications that have been taken, and the number of a publication whose publisher waits, or 0
+#: how many publications have been taken; and the number of a publication whose publisher waits, otherwise 0
 _TAKEN: Final = struct.Struct("<LQ")
 
 #: most publications of one publisher that a member has not taken
 _LIMIT: Final = 256
 #: most bytes of the name of a topic
 _LONGEST: Final = 65_535
-#: publications after which a member says that it has taken them
+#: number of publications after which a member reports that it has taken them
 _BATCH: Final = _LIMIT // 4
 
 #: actions of a subscription that is full
@@ -45,7 +45,7 @@ class _Publication:
         number: of the publication if its publisher waits, otherwise 0.
         context: of the span of the publisher.
         content: the object, encoded.
-        pending: subscriptions that hold it back.
+        pending: number of subscriptions that hold the publication back.
     """
 
     __slots__ = ("content", "context", "line", "number", "pending")
@@ -184,7 +184,7 @@ class Topics:
         self._subscribers: dict[str, dict[int, Callable[[], Subscription | None]]] = {}
         self._last = 0
         self._under_way: dict[Line, int] = {}  # publications that the other end has not taken
-        self._taken: dict[Line, int] = {}  # publications of the other end that it does not know to be taken
+        self._taken: dict[Line, int] = {}  # publications of the other end, taken but not yet reported to it
         self._held: dict[Line, int] = {}  # publications of the other end that subscriptions hold back
         self._awaited: dict[int, tuple[set[Line], asyncio.Future[Line]]] = {}
         self._turn = asyncio.Lock()
@@ -231,7 +231,7 @@ class Topics:
                     self._awaited.pop(number, None)
 
     async def _room(self, record: Unrecorded) -> None:
-        """Wait until there is room for a publication. The order of calls is that of publications."""
+        """Wait until there is room for a publication. Publications leave in the order of the calls."""
         self._before += 1
         record.awaits()
         try:
@@ -244,13 +244,13 @@ class Topics:
             self._before -= 1
 
     def _await(self, number: int) -> asyncio.Future[Line]:
-        """Return a future that has the last line when all members have taken a publication."""
+        """Return a future that is done when all members have taken a publication; its result is the last one's line."""
         future: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
         self._awaited[number] = {line for line in self.exchange.lines if line.error is None}, future
         return future
 
     def _full(self) -> Line | None:
-        """Return a line that has no room for a publication; None if all have some."""
+        """Return a line without room for a publication; None if all lines have room."""
         under_way = self._under_way
         for line in self.exchange.lines:
             if line.error is None and (not line.has_room or under_way.get(line, 0) >= _LIMIT):
@@ -265,7 +265,7 @@ class Topics:
         self._took(line, count, number)
 
     def _took(self, line: Line, count: int, number: int) -> None:
-        """Note that a member has taken publications of this one."""
+        """Note that another member has taken publications of this member."""
         self._under_way[line] = self._under_way.get(line, 0) - count
         if number:
             self._confirm(line, number)

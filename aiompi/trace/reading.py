@@ -304,7 +304,7 @@ def _match(ranks: dict[int, Rank]) -> None:
 
 
 def meetings(ranks: dict[int, Rank]) -> Iterable[list[Operation]]:
-    """Return the operations of each collective. Runs of a persistent one have the same number; order tells them apart."""
+    """Return the operations of each collective. Runs of a persistent one share a number; order tells them apart."""
     lossy = any(rank.lost for rank in ranks.values())
     found: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
     for rank in ranks.values():

@@ -91,7 +91,7 @@ class Outgoing:
         else:
             data = self._payload if nbytes == self.nbytes else self._cut(nbytes)
         if not self.left:
-            self._payload = ()  # the answer to a CANCEL may take long
+            self._payload = ()  # not kept for the answer to a CANCEL, which may take long
         return data
 
     def write_ahead(self, datalen: int, write: Callable[[Payload], Payload | None]) -> None:
@@ -141,7 +141,7 @@ class Incoming:
 
     Attributes:
         srqid: the sender's request id.
-        drqid: our request id, which the following packets carry; 0 if there are none.
+        drqid: our request id, which the following packets carry; 0 if no packets follow.
         cid, lsrank, tag: envelope of the message; lsrank is the rank of the sender in the sender's local group.
         length: bytes of the message.
         missing: bytes that have not arrived.

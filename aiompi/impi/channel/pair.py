@@ -50,7 +50,7 @@ class PairUser(Protocol):
         """
 
     def waits(self, outgoing: Outgoing) -> None:
-        """The rest of a long message waits for a matching receive; until then, it may be written ahead."""
+        """The rest of a long message waits for a matching receive. Until then, the rest may be written ahead."""
 
     def arrived(self, incoming: Incoming, data: memoryview) -> None:
         """The first packet of a message has arrived. Call `pair.match` once a receive has matched the message.
@@ -131,7 +131,7 @@ class Pair:
             self._flow()
 
     def _flow(self) -> None:
-        """Send queued packets, in order, up to hiwater. `transmit` may queue more of them."""
+        """Send queued packets in order, up to hiwater. `transmit` may queue more packets meanwhile."""
         queue, hiwater = self._queue, self.limits.hiwater
         while queue and self.unacknowledged < hiwater:
             self.unacknowledged += 1
@@ -288,7 +288,7 @@ class Pair:
             self._user.not_cancelled(message)
 
     def _withdraw_cancel(self, message: Outgoing) -> bool:
-        """Withdraw the CANCEL of a message if the CANCEL still waits for flow control; return True then."""
+        """Withdraw the CANCEL of a message, and return True, if the CANCEL still waits for flow control."""
         cancel = self._pack(PacketType.CANCEL, message.srqid)
         if cancel not in self._queue:
             return False
