@@ -265,7 +265,7 @@ class Access:
         return await request
 
     async def _done(self, name: str, running: Request[T]) -> T:
-        """Return what a function returns in a thread; raise its failure as an MPI error."""
+        """Return the result of a function that runs in a thread; raise its failure as an MPI error."""
         try:
             return await running
         except Exception as error:

@@ -1,8 +1,8 @@
 """Collective accesses: in two phases where pieces are small (MPI-4.1, section 14.4.2).
 
 Some ranks are *aggregators*: each writes or reads one part of the file in large pieces for all ranks, and exchanges
-data with all ranks. Aggregators write no byte that no rank has given, because other programs may own the bytes between
-the pieces. Where pieces are large, or each rank has one piece, every rank moves its own data.
+data with all ranks. Aggregators write only bytes that ranks have given, because other programs may own the bytes
+between the pieces. Where pieces are large, or each rank has one piece, every rank moves its own data.
 """
 
 from __future__ import annotations

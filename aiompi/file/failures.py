@@ -77,7 +77,7 @@ async def agree(channel: Channel, error: Exception | None, data: bytes = b"") ->
         Exception: a process has failed. A process that has an error raises its own error. All other processes raise an
             MPI error that names the first such process and its error.
         FileError: ERR_NOT_SAME: another process has made another call.
-        RemoteProtocolError: what another process has sent is malformed.
+        RemoteProtocolError: the message of another process is malformed.
     """
     told, call = b"" if error is None else _telling(error), channel.operation.encode()
     mine = b"".join([_HEAD.pack(len(told), len(call)), told, call, data])

@@ -281,8 +281,8 @@ class TaskPool:
         """Make calls like `itertools.starmap`, by the workers.
 
         Items are taken from the iterable only as far as `buffersize` allows, so it may be infinite. From an iterable
-        that is not a built-in container, items are taken in other threads, so that a slow one does not block the event
-        loop.
+        that is not a built-in container, items are taken in other threads, so that a slow iterable does not block the
+        event loop.
 
         Args:
             iterable: the arguments of each call.

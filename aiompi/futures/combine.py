@@ -13,8 +13,8 @@ T = TypeVar("T")
 def collect(fs: Iterable[Future[T]]) -> Future[list[T]]:
     """Return a future whose result is the list of the results of other futures, in their order.
 
-    The new future fails or is cancelled as soon as one of the others is. Then those of the others that have not begun
-    are cancelled. The class of the new future is the class of the first one.
+    The new future fails or is cancelled as soon as one of the given futures is. Then all given futures that have not
+    begun are cancelled. The class of the new future is the class of the first one.
     """
     futures = list(fs)
     whole: Future[list[T]] = type(futures[0])() if futures else Future()  # type: ignore[assignment]

@@ -62,7 +62,7 @@ class Cell:
     Attributes:
         open: ranks that have not carried out the command.
         how: rank -> how the command has ended there, see `Done`, or "gone".
-        answers: what ranks have sent for `Pull`.
+        answers: the answers of ranks to `Pull`.
         cause: why the command was interrupted.
         closed: True when no thread takes events any more.
     """

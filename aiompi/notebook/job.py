@@ -95,7 +95,7 @@ class RanksJob:
         """The error of a command when the ranks are gone."""
         return RanksError(f"the ranks are gone: {self.lost}. `%aiompi restart` starts new ones, without variables")
 
-    # What they print and send.
+    # The output and the messages of the ranks.
 
     async def _read(self, lines: aiompi.OutputLines) -> None:
         """Hand out lines to the followers of ranks, until the ranks have ended."""

@@ -91,7 +91,7 @@ def _is_free(file: int) -> bool:
 
 
 def _start(file: int, path: Path) -> None:
-    """Start the server, which has the locked file from this process, and wait until it listens."""
+    """Start the server, hand it the locked file, and wait until it listens."""
     os.ftruncate(file, 0)
     server = subprocess.Popen(
         [sys.executable, "-m", "aiompi.talk.siblings", str(file), str(path)],

@@ -44,7 +44,7 @@ _log: Final = logging.getLogger("aiompi.team")
 
 
 class _Introduction(NamedTuple):
-    """What a member tells the others when a world begins.
+    """The message of a member to the others when a world begins.
 
     Attributes:
         name: name of the member, unique among the members of all jobs.
@@ -69,7 +69,7 @@ class _Introduction(NamedTuple):
 
 
 def introductions(told: Sequence[Any]) -> list[_Introduction]:
-    """Return what the members have said, by rank, the oldest first.
+    """Return the introductions of the members, by rank, the oldest first.
 
     A member counts as a stranger if its introduction is malformed, or has the name of an older member.
     """
@@ -97,7 +97,7 @@ class Team(Talking):
         address: "HOST:PORT" of an open job; see `join`.
         key: of the job at the address; see `join`.
         attributes: what other members learn of this one; see `join`.
-        settings: instead of those of the environment and `rc`.
+        settings: replace the settings of the environment and of `rc`.
 
     """
 

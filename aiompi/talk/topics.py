@@ -148,7 +148,7 @@ class Subscription:
             self._in_process.pop(task)()
 
     def close(self) -> None:
-        """Get no more objects; those that wait are dropped."""
+        """Get no more objects, and drop the waiting ones."""
         self._processed()
         self._objects.clear()
         self.end(None)

@@ -25,7 +25,8 @@ from aiompi.wire.wait_report import WaitReport, compare
 
 #: seconds until all ranks have started, or have imported the file of a test
 _START: Final = 120.0
-#: seconds that the other ranks have to end after a rank has failed, and seconds that a rank has to tell what it does
+#: seconds that the other ranks have to end after a rank has failed; also the seconds that a rank has to tell its
+#: activity
 GRACE: Final = 1.0
 _ANSWER: Final = 1.0
 #: seconds that a launcher has to end before it is killed
@@ -41,7 +42,7 @@ class Kind(NamedTuple):
 
     Attributes:
         size: number of ranks.
-        threads: value of OMP_NUM_THREADS, None for that of this process.
+        threads: value of OMP_NUM_THREADS; None for the value in this process.
         hosts: of the ranks, as `aiompi-launch --hosts` takes them; empty for this machine.
     """
 

@@ -46,11 +46,11 @@ class Ranks(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What else the mark `mpi` says.
+    """The other arguments of the mark `mpi`.
 
     Attributes:
         seconds: that the test may take, None for the default.
-        threads: value of OMP_NUM_THREADS, None for that of this process.
+        threads: value of OMP_NUM_THREADS; None for the value in this process.
     """
 
     seconds: float | None = None
@@ -92,7 +92,7 @@ def least_of(node: pytest.Item) -> int:
 
 
 def limits_of(node: pytest.Item) -> Limits:
-    """Return what else the mark `mpi` of a test says.
+    """Return the other arguments of the mark `mpi` of a test.
 
     Raises:
         pytest.UsageError: the number of threads is wrong.

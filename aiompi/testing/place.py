@@ -1,4 +1,4 @@
-"""The place of this process among those that run tests."""
+"""The role of this process among the processes that run tests."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from aiompi.wire.wait_report import compare
 GRACE: Final = 0.5
 #: seconds after which the reporter of waits would speak by itself
 _NEVER: Final = 1e5
-#: fixtures that capture output themselves, that of all ranks together
+#: fixtures that capture output themselves: the output of all ranks together
 _CAPTURING: Final = frozenset({"capsys", "capsysbinary", "capteesys", "capfd", "capfdbinary"})
 _rank: Final[ContextVar[int | None]] = ContextVar("aiompi.testing.rank", default=None)
 

@@ -26,8 +26,8 @@ def start(comm: object, directory: str | os.PathLike[str]) -> Recording:
 
     Args:
         comm: any communicator of the rank, such as the world.
-        directory: directory of the trace, which is made; every rank of a job names the same one, a new one for each
-            trace.
+        directory: directory of the trace, which is made. All ranks of a job name the same directory, and each trace
+            needs a new one.
 
     Returns:
         The recording, which `stop` ends. It is a context manager that does so.

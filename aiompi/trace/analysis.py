@@ -345,7 +345,7 @@ def late_ranks(trace: Trace, found: list[Waiting]) -> list[Late]:
 
 
 class _Blame:
-    """Divides the waiting of ranks among what the late ranks did meanwhile.
+    """Divides the waiting of ranks among the activities of the late ranks meanwhile.
 
     Args:
         courses: of all ranks, by number.

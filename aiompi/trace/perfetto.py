@@ -74,7 +74,7 @@ def name_of(op: Operation) -> str:
 
 
 def arguments(op: Operation) -> dict[str, Any]:
-    """Return what is known of an operation, by names."""
+    """Return the known properties of an operation, by name."""
     named = {
         "at": f"{op.place.file}:{op.place.line}" if op.place.file else "",
         "called at": "{}:{}".format(*op.place.caller) if op.place.caller else "", "way": layout.WAYS.get(op.way, ""),

@@ -163,7 +163,7 @@ def _reserve(file: int, start: int, nbytes: int) -> None:
     process (SIGBUS).
 
     Raises:
-        OSError: there is no room.
+        OSError: the file system has no room.
     """
     try:
         os.posix_fallocate(file, start, nbytes)

@@ -26,7 +26,7 @@ WIN_FLAVOR_ALLOCATE: Final = 2
 WIN_FLAVOR_DYNAMIC: Final = 3
 WIN_FLAVOR_SHARED: Final = 4
 
-# What the target sees of accesses; all windows are of the unified model.
+# Memory models: how accesses become visible to the target. All windows have the unified model.
 WIN_SEPARATE: Final = 1
 WIN_UNIFIED: Final = 2
 
@@ -34,7 +34,7 @@ WIN_UNIFIED: Final = 2
 LOCK_EXCLUSIVE: Final[int] = Constant("LOCK_EXCLUSIVE", 1)
 LOCK_SHARED: Final = 2
 
-# What the program asserts when it synchronises.
+# Assertions of the program in calls that synchronise.
 MODE_NOCHECK: Final = 1
 MODE_NOSTORE: Final = 2
 MODE_NOPUT: Final = 4

@@ -110,7 +110,7 @@ def allocate_shared(comm: Communicator, size: int, unit: int, *, contiguous: boo
     Args:
         comm: intracommunicator, all of whose ranks are on one host.
         size, unit: see `allocate`.
-        contiguous: True if the memory of a rank follows that of the rank before; the same at all ranks.
+        contiguous: True if the memory of a rank follows the memory of the previous rank; the same at all ranks.
     """
     _check(comm, size, unit, "Win.Allocate_shared")
     return lambda inner: _make_shared(inner, comm, size, unit, contiguous=contiguous)
@@ -296,7 +296,7 @@ async def _opened(
     memory: memoryview | None,
     segment: Segment,
 ) -> Window:
-    """Return the window, once all ranks have mapped what they need and serve each other."""
+    """Return the window, once all ranks have mapped the memory that they need and serve each other."""
     window = Window(inner, parent, flavor, targets, memory)
     window.epochs = Epochs(window)
     window.server = Server(window)

@@ -34,7 +34,7 @@ _MOST: Final = 2**26
 
 
 class Kind(enum.IntEnum):
-    """What an origin asks for, with the arguments of its head."""
+    """The kinds of requests, each with the arguments in its head."""
 
     PUT = 0  #: start, nbytes, runs
     GET = 1  #: start, nbytes, runs
@@ -52,7 +52,7 @@ def request(kind: Kind, answer: int, *arguments: Any, data: Payload = ()) -> tup
     """Return the pieces of a request, and their length in bytes.
 
     Args:
-        kind: what is asked for.
+        kind: kind of the request.
         answer: tag of the answer; 0 if none is wanted.
         arguments: see `Kind`.
         data: pieces that follow the head.

@@ -1,4 +1,4 @@
-"""What a target does when other ranks ask it: it runs whenever the engine of the rank runs, inside any call.
+"""The target's side of requests: the server runs whenever the engine of its rank runs, inside any call.
 
 Every request is checked as if its sender were hostile. A sender can read and write the window, and nothing else. A
 request that is wrong ends the connection to its sender.

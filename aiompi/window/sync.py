@@ -52,7 +52,7 @@ _NAMES: Final = {
 
 
 class Epochs:
-    """Which accesses this rank may make now, and what it waits for.
+    """The open epochs of a rank: which accesses it may make now, and for which ranks it waits.
 
     Args:
         window: the window.

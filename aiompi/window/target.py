@@ -1,4 +1,4 @@
-"""Where in the memory of a target an operation reads and writes, and what it does there.
+"""The part of a target's memory that an operation reads and writes, and the work of the operation there.
 
 An `Area` describes a part of a window, in messages between origin and target: where it begins, and which of its bytes a
 message has, in order. Nothing else of a datatype crosses to another process.
@@ -47,7 +47,7 @@ from aiompi.op.predefined import (
     SUM,
 )  # fmt: skip
 
-#: the operations of accumulates by their numbers, which are those of the core where it has them
+#: the operations of accumulates by their numbers; operations of the core have the numbers of the core
 OPERATIONS: Final = (None, MAX, MIN, SUM, PROD, LAND, LOR, LXOR, BAND, BOR, BXOR, REPLACE, NO_OP, MAXLOC, MINLOC)
 _NUMBERS: Final = {op.name: number for number, op in enumerate(OPERATIONS) if op is not None}
 _REPLACE: Final = OPERATIONS.index(REPLACE)

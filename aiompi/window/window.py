@@ -94,7 +94,7 @@ class Window(Origin):
         epochs: which accesses this rank may make now.
         opener: the communicator of the face from which the program has made the window.
         own: the target that this rank is.
-        server: serves what other ranks ask of this one.
+        server: serves the requests of other ranks to this rank.
         shared: the memory of each rank, of a window that all ranks use directly.
     """
 

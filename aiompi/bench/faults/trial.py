@@ -1,6 +1,6 @@
 """`Trial`: one job of a campaign, from the start of its processes to the check that nothing is left.
 
-A kind of job is a subclass: it starts the processes, and says what is right at the end.
+A kind of job is a subclass: it starts the processes, and checks their results at the end.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Outcome:
         injected: how often each kind was injected.
         recovery: seconds from a kill to the end of the survivors' next sum; only for kills without another injection
             between.
-        said: what processes have printed; errors: the rest of the output.
+        said: the reports that processes have printed; errors: the rest of the output.
     """
 
     wrong: list[str] = dataclasses.field(default_factory=list)
@@ -284,7 +284,7 @@ class Trial:
         """Wait until all processes have ended.
 
         Raises:
-            TimeoutError: they do not end in time.
+            TimeoutError: a process has not ended in time.
         """
         deadline = self.deadline
         while self._read(deadline):

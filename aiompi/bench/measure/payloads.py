@@ -49,7 +49,7 @@ def look(received: npt.NDArray[Any]) -> None:
     """Check that memory has the content of `touched`.
 
     Raises:
-        ValueError: it has not.
+        ValueError: the memory has another content.
     """
     if not received.all():
         raise ValueError(f"what was received is not what was sent: {received}")
@@ -76,7 +76,7 @@ def check_object(received: Any, sent: dict[str, Any]) -> None:
     """Check that an object is the one that was sent.
 
     Raises:
-        ValueError: it is another object.
+        ValueError: the two objects differ.
     """
     if received.keys() != sent.keys() or not all(np.array_equal(received[key], sent[key]) for key in sent):
         raise ValueError(f"what was received is not what was sent: {received}, expected {sent}")

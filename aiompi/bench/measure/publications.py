@@ -9,7 +9,7 @@ from aiompi.bench.measure.turns import timed_async
 if TYPE_CHECKING:
     from aiompi.face.native.job import World
 
-#: what a chat would say
+#: a text as in a chat
 TEXT: Final = "a line that somebody has written to all others, as long as such lines are" + "." * 27
 #: topics of both directions
 TOPICS: Final = ("said", "answered")

@@ -292,7 +292,7 @@ class Storm:
 
 
 def descriptors() -> dict[str, str]:
-    """Return the descriptors of this process, and what they are."""
+    """Return the descriptors of this process, and the objects to which they refer."""
     found = {}
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # the descriptor of the directory itself is closed by now
