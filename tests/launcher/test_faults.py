@@ -207,6 +207,29 @@ def test_signals_of_users_are_for_the_ranks(launch):
     assert (result.returncode, result.stdout) == (0, "caught\ncaught\n")
 
 
+def test_signals_that_come_together_keep_their_order(launch):
+    """The lower number first, as the system does. The event loop of the launcher gets them in any order."""
+    program = """
+import signal, sys
+came = []
+for each in signal.SIGUSR1, signal.SIGUSR2:
+    signal.signal(each, lambda number, frame: came.append(number))
+print("up", flush=True)
+for _ in range(5):
+    while len(came) < 2:
+        pass
+    print(*came, flush=True)
+    came.clear()
+"""
+    running = launch.start("-n", "1", sys.executable, "-c", program)
+    assert running.line() == "up"
+    for _ in range(5):
+        for signum in signal.SIGSTOP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT:
+            running.signal(signum)
+        assert running.line() == f"{int(signal.SIGUSR1)} {int(signal.SIGUSR2)}"
+    assert running.end().returncode == 0
+
+
 def test_a_second_signal_kills(launch):
     running = launch.start("-n", "2", "sh", "-c", "trap 'echo caught' INT; echo up; while :; do sleep 0.01; done")
     assert [running.line(), running.line()] == ["up", "up"]

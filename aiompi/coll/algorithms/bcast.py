@@ -175,10 +175,10 @@ async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) 
     """Scatter the block along a binomial tree, then exchange pieces with the rank 1, 2, 4, ... places away.
 
     Ranks are counted from the root; p is the largest power of two that is not above n, and there are p pieces.
-    Steps: 2 * log2 p. For m bytes, the root sends log2 p messages and (p - 1) / p * m bytes in the scatter, and each
-    rank sends as much in the exchange. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. If n is not p:
-    the ranks from p on get the whole block from the rank p places before them, in one more step of m bytes for n - p
-    ranks.
+    Steps: 2 * log2 p. Per rank, for m bytes: log2 p messages and (p - 1) / p * m bytes. The root sends them in the
+    scatter, and each rank sends as much in the exchange. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta.
+    If n is not p: the ranks from p on get the whole block from the rank p places before them, in one more step of m
+    bytes for n - p ranks.
 
     Five ranks, root 0, pieces a to d; the pieces that each rank holds after each step:
 
