@@ -225,7 +225,7 @@ class Vector(Accumulator):
         self.absorb(lower)
 
     def started(self, room: Block) -> Vector:
-        """Return an accumulator of the partial result that has arrived in `room`; valid until its block is taken."""
+        """Return an accumulator of the partial result in `room`. Do not use it once its block is taken."""
         assert room.memory is not None
         return Vector(self._op, self._datatype, room.memory, None, own=True, pool=self._pool)
 

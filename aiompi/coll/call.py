@@ -184,7 +184,7 @@ class Call:
 
     @property
     def reach(self) -> int:
-        """Number of blocks, one for each rank: of the communicator, or of the remote group."""
+        """Number of blocks: one for each rank of the communicator, or of the remote group of an intercommunicator."""
         return len(self.comm.targets)
 
     def root(self, root: int) -> tuple[int, bool]:

@@ -1,6 +1,6 @@
 """Registry: the collectives, and the algorithms of each by name.
 
-An algorithm is a coroutine function in the module of its collective, and has the name of this function. Its first
+An algorithm is a coroutine function in the module of its collective. Its name is the name of the function. The first
 argument is the channel. The module describes the other arguments, which are the same for all algorithms of a
 collective.
 """

@@ -130,7 +130,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         self.hints: dict[str, str] = {}
 
     def _open_contexts(self) -> Matcher:
-        """Tell the engine which sources the messages of members may carry. `Channel` defines those of collectives."""
+        """Tell the engine which sources messages of members may have. `Channel` defines the sources of collectives."""
         own, other = self.group.index, (self.remote or self.group).index
         both = self.size + (remote_size := 0 if self.remote is None else self.remote.size)
         more = [(remote_size, own), (both, other), (2 * both, own)] if self.native else [(0, own)]

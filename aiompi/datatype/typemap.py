@@ -234,7 +234,7 @@ class TypeMap:
 
 
 def recalled(combiner: int, types: Iterable[TypeMap], *arguments: object) -> TypeMap | None:
-    """Return the type map of an earlier constructor call with equal arguments, which need not be checked again.
+    """Return the type map of an earlier call with equal arguments, or None. Such arguments need no second check.
 
     Args:
         combiner: the call, one of the COMBINER_ constants.

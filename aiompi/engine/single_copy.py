@@ -97,7 +97,7 @@ def _copy_from_sender(peer: Peer, landing: Landing, srqid: int, offer: Offer) ->
         try:
             peer.emit(SYNCACK, srqid=srqid)
         finally:
-            # Even if a signal handler raises: after the answer the memory belongs to the sender's program again.
+            # Also when a signal handler raises, because the answer gives the memory back to the sender's program.
             landing.advance(0)
     else:
         landing.filled = 0

@@ -61,7 +61,7 @@ class Slot:
         self._put(0, pieces)
 
     def write_ahead(self, data: Iterable[bytes | memoryview]) -> Written:
-        """Write the data of a packet whose header is not known yet into the slot."""
+        """Write into the slot the data of a packet whose header is not known yet."""
         return Written(self, self.view[HEADER_BYTES : self._put(HEADER_BYTES, data)])
 
     def _put(self, end: int, pieces: Iterable[bytes | memoryview]) -> int:

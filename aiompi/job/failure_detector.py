@@ -212,7 +212,7 @@ class FailureDetector:
         self.drained()
 
     def drained(self) -> None:
-        """Close links of forgotten processes whose data has left by now."""
+        """Close the links to forgotten processes for which no unsent data is left."""
         if self._leaving:
             self._leaving = [peer for peer in self._leaving if not all(t.dismiss(peer) for t in self._transports)]
 

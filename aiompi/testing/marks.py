@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import pytest
 
-#: ranks of a bare mark `parallel`, as in mpi-pytest
+#: number of ranks for the mark `parallel` without arguments, as in mpi-pytest
 _PARALLEL: Final = 3
-#: least number of ranks of a bare mark `mpi`
+#: least number of ranks for the mark `mpi` without arguments
 _BARE: Final = 2
 #: seconds of each unit of pytest-isolate-mpi
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}

@@ -39,7 +39,7 @@ _FROM_ROOT: Final = frozenset({"bcast", "scatter", "scatterv"})
 _TO_ROOT: Final = frozenset({"gather", "gatherv", "reduce"})
 #: collectives that have a state of their own
 _STATES: Final = {"barrier": AT_BARRIER, "fence": AT_FENCE}
-#: states of the calls of talk, by their tags
+#: kinds of waiting in operations of `aiompi.talk`, by their tags
 _TALK: Final = {
     layout.CALL: LATE_REPLY, layout.PUBLISH: LATE_SUBSCRIBER,
     layout.SUBSCRIBE: LATE_PUBLISHER, layout.WRITE: LATE_COPY,

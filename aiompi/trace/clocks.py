@@ -2,7 +2,8 @@
 
 A message is sent before it arrives. So each message to another host bounds, from one side, how far the clock of that
 host is ahead. Each message back bounds it from the other side. The clock halfway between both limits is used. All ranks
-enter a barrier before any leaves it, which bounds all clocks from both sides. The processes of one boot share a clock.
+enter a barrier before any leaves it, which bounds all clocks from both sides. All processes of a
+machine share a clock until its next boot.
 """
 
 from __future__ import annotations

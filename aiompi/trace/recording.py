@@ -20,7 +20,7 @@ from aiompi.core.pure import recorder as layout
 from aiompi.engine import Engine, Timer
 from aiompi.errors import LocalProtocolError
 
-#: records that a trace keeps: 64 MiB, of which the file system has only the part that was written
+#: number of records that a trace keeps. They take 64 MiB; the file system provides only the part that was written
 CAPACITY: Final = 2**20
 #: records for which the file's memory is reserved at a time: 1 MiB
 _STEP: Final = 2**14

@@ -41,7 +41,7 @@ class SocketLink(Link, Protocol):
         """Use a socket whose peer has proven the key."""
 
     def cannot_connect(self, cause: str) -> None:
-        """Report that this process cannot connect, for a cause of its own, which no agent can report."""
+        """Report that this process could not connect. No agent knows the cause, which is here or unknown."""
 
     def close_gracefully(self) -> None:
         """Close so that everything that was sent arrives, even if the peer is still sending."""

@@ -80,7 +80,7 @@ class AttachSpec(NamedTuple):
     """A look at a job that another launcher has started.
 
     Attributes:
-        launcher: process of that launcher, None for the only job of this user.
+        launcher: process id of that launcher; None for the only job of this user, or a list of several jobs.
     """
 
     launcher: int | None

@@ -227,7 +227,7 @@ cdef class CommunicatorBase:
         return handle_of(kind, request)
 
     def own_recv_short(self, spec, source, tag, status):
-        """Do what `irecv_short` does; return the request for the await."""
+        """Do what `irecv_short` does; return an `AwaitableCall`, or None."""
         self.admit()
         cdef Request request = self.receive_short(spec, source, tag, status)
         return None if request is None else awaitable_of(request)

@@ -1,4 +1,4 @@
-"""`AwaitableCall`: the request of a call that its await owns, as in `await comm.send(obj, dest)`."""
+"""`AwaitableCall`: the request of a call that is awaited directly, as in `await comm.send(obj, dest)`."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class CommunicatorBase(Generic[R]):
     def own_recv_short(
         self, spec: object, source: object, tag: object, status: Status | None
     ) -> AwaitableCall[Any] | None:
-        """Do what `irecv_short` does; return the request for the await."""
+        """Do what `irecv_short` does; return an `AwaitableCall`, or None."""
         self.admitted()
         return None
 

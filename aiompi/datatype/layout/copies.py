@@ -61,7 +61,7 @@ class Copies:
 
         Args:
             memory: contiguous bytes.
-            base: position in it of address 0 of the layout.
+            base: position in `memory` of address 0 of the layout.
             message: contiguous bytes.
             unpacking: True to copy from the message into memory, False for the other direction.
 
@@ -128,7 +128,7 @@ def move_strided(block: StridedBlock, memory: Memory, base: int, packed: Memory,
     Args:
         block: the copies to make.
         memory: contiguous bytes.
-        base: position in it of address 0 of the layout.
+        base: position in `memory` of address 0 of the layout.
         packed: contiguous bytes of the message.
         unpacking: True to copy from the message into memory, False for the other direction.
     """

@@ -27,7 +27,7 @@ def pack(layout: Layout, memory: Memory, base: int, out: Memory) -> None:
     Args:
         layout: the copies to make.
         memory: contiguous bytes to read.
-        base: position in it of address 0 of the layout.
+        base: position in the memory of address 0 of the layout.
         out: contiguous bytes to write, `layout.size` of them or more.
 
     Raises:
@@ -45,7 +45,7 @@ def unpack(layout: Layout, payload: Memory, memory: Memory, base: int) -> None:
         layout: the copies to make.
         payload: contiguous bytes of the message, or any first part of it.
         memory: contiguous bytes to write.
-        base: position in it of address 0 of the layout.
+        base: position in the memory of address 0 of the layout.
 
     Raises:
         InvalidBufferError: a byte lies outside the memory, the memory is read-only, or the message is longer than the

@@ -103,7 +103,7 @@ class ExplicitOffsets(Access):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(
@@ -123,7 +123,7 @@ class ExplicitOffsets(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: completing it: the buffer specification is wrong in
                 a process.
-            FileError: completing it: a process has failed, or has made another call.
+            FileError: completing it: a process had an error in this call, or made a different call on the file.
         """
         return Request._denote(self._admitted.collective(buf, offset, writing=False))
 
@@ -168,7 +168,7 @@ class ExplicitOffsets(Access):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(
@@ -188,7 +188,7 @@ class ExplicitOffsets(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: completing it: the buffer specification is wrong in
                 a process.
-            FileError: completing it: a process has failed, or has made another call.
+            FileError: completing it: a process had an error in this call, or made a different call on the file.
         """
         return Request._denote(self._admitted.collective(buf, offset, writing=True))
 
@@ -234,7 +234,7 @@ class IndividualPointer(Access):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_all(buf)").collective(buf, POINTER, writing=False, at_once=True), status)
@@ -251,7 +251,7 @@ class IndividualPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: completing it: the buffer specification is wrong in
                 a process.
-            FileError: completing it: a process has failed, or has made another call.
+            FileError: completing it: a process had an error in this call, or made a different call on the file.
         """
         return Request._denote(self._admitted.collective(buf, POINTER, writing=False))
 
@@ -291,7 +291,7 @@ class IndividualPointer(Access):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_all(buf)").collective(buf, POINTER, writing=True, at_once=True), status)
@@ -308,7 +308,7 @@ class IndividualPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: completing it: the buffer specification is wrong in
                 a process.
-            FileError: completing it: a process has failed, or has made another call.
+            FileError: completing it: a process had an error in this call, or made a different call on the file.
         """
         return Request._denote(self._admitted.collective(buf, POINTER, writing=True))
 
@@ -354,7 +354,7 @@ class SharedPointer(Access):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_ordered(buf)").ordered(buf, writing=False, at_once=True), status)
@@ -395,7 +395,7 @@ class SharedPointer(Access):
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_ordered(buf)").ordered(buf, writing=True, at_once=True), status)
@@ -407,7 +407,7 @@ class SplitCollectives(Access):
     __slots__ = ()
 
     def Read_at_all_begin(self, offset: int, buf: BufSpec) -> None:
-        """Begin a `Read_at_all`, whose other errors its end raises (MPI_File_read_at_all_begin).
+        """Begin a `Read_at_all`; `Read_at_all_end` raises the other errors (MPI_File_read_at_all_begin).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -429,13 +429,13 @@ class SplitCollectives(Access):
         Raises:
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_at_all_end(buf)").end("Read_at_all"), status)
 
     def Read_all_begin(self, buf: BufSpec) -> None:
-        """Begin a `Read_all`, whose other errors its end raises (MPI_File_read_all_begin).
+        """Begin a `Read_all`; `Read_all_end` raises the other errors (MPI_File_read_all_begin).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
@@ -456,13 +456,13 @@ class SplitCollectives(Access):
         Raises:
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_all_end(buf)").end("Read_all"), status)
 
     def Read_ordered_begin(self, buf: BufSpec) -> None:
-        """Begin a `Read_ordered`, whose other errors its end raises (MPI_File_read_ordered_begin).
+        """Begin a `Read_ordered`; `Read_ordered_end` raises the other errors (MPI_File_read_ordered_begin).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
@@ -483,13 +483,13 @@ class SplitCollectives(Access):
         Raises:
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Read_ordered_end(buf)").end("Read_ordered"), status)
 
     def Write_at_all_begin(self, offset: int, buf: BufSpec) -> None:
-        """Begin a `Write_at_all`, whose other errors its end raises (MPI_File_write_at_all_begin).
+        """Begin a `Write_at_all`; `Write_at_all_end` raises the other errors (MPI_File_write_at_all_begin).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -511,13 +511,13 @@ class SplitCollectives(Access):
         Raises:
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_at_all_end(buf)").end("Write_at_all"), status)
 
     def Write_all_begin(self, buf: BufSpec) -> None:
-        """Begin a `Write_all`, whose other errors its end raises (MPI_File_write_all_begin).
+        """Begin a `Write_all`; `Write_all_end` raises the other errors (MPI_File_write_all_begin).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
@@ -538,13 +538,13 @@ class SplitCollectives(Access):
         Raises:
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_all_end(buf)").end("Write_all"), status)
 
     def Write_ordered_begin(self, buf: BufSpec) -> None:
-        """Begin a `Write_ordered`, whose other errors its end raises (MPI_File_write_ordered_begin).
+        """Begin a `Write_ordered`; `Write_ordered_end` raises the other errors (MPI_File_write_ordered_begin).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
@@ -565,7 +565,7 @@ class SplitCollectives(Access):
         Raises:
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
-            FileError: a process has failed, or has made another call.
+            FileError: a process had an error in this call, or made a different call on the file.
             BlockingCallError: an event loop is running in this thread.
         """
         self._access(self._entered("Write_ordered_end(buf)").end("Write_ordered"), status)

@@ -24,8 +24,8 @@ class Pickle:
     Args:
         dumps: called with the object, and with the protocol if there is one; pickle.dumps by default.
         loads: called with the bytes; pickle.loads by default, which then reads the messages of `Comm.send` as well.
-        protocol: protocol for `dumps`. None means the highest one for pickle.dumps, and no argument for another
-            function. Negative: the highest.
+        protocol: protocol for `dumps`. None: `pickle.dumps` gets the highest protocol, any other function none.
+            Negative: the highest.
         threshold: bytes from which `dumps_oob` leaves buffers out; None: 256 KiB.
     """
 

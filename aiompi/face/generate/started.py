@@ -176,7 +176,8 @@ class Begun(StartedForm):
     def _doc(self) -> Doc:
         own = Doc.parse(ast.get_docstring(self.own) or "")
         errors = ["LocalProtocolError: another split collective is in progress on the file."]
-        summary = f"Begin a `{self.own.name}`, whose other errors its end raises (MPI_File_{self.name.lower()})."
+        end = f"`{self.own.name}_end` raises the other errors"
+        summary = f"Begin a `{self.own.name}`; {end} (MPI_File_{self.name.lower()})."
         return Doc(summary, "", {"Args": section(own.entries("Args")), "Raises": section(errors)})
 
 

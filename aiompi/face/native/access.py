@@ -80,7 +80,7 @@ class ExplicitOffsets(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.collective(buf, offset, writing=False, at_once=True), "File.Read_at_all")
 
@@ -97,7 +97,7 @@ class ExplicitOffsets(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return self._admitted.collective(buf, offset, writing=False)
 
@@ -146,7 +146,7 @@ class ExplicitOffsets(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.collective(buf, offset, writing=True, at_once=True), "File.Write_at_all")
 
@@ -163,7 +163,7 @@ class ExplicitOffsets(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return self._admitted.collective(buf, offset, writing=True)
 
@@ -213,7 +213,7 @@ class IndividualPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.collective(buf, POINTER, writing=False, at_once=True), "File.Read_all")
 
@@ -229,7 +229,7 @@ class IndividualPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return self._admitted.collective(buf, POINTER, writing=False)
 
@@ -273,7 +273,7 @@ class IndividualPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.collective(buf, POINTER, writing=True, at_once=True), "File.Write_all")
 
@@ -289,7 +289,7 @@ class IndividualPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return self._admitted.collective(buf, POINTER, writing=True)
 
@@ -339,7 +339,7 @@ class SharedPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.ordered(buf, writing=False, at_once=True), "File.Read_ordered")
 
@@ -383,7 +383,7 @@ class SharedPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.ordered(buf, writing=True, at_once=True), "File.Write_ordered")
 
@@ -394,7 +394,7 @@ class SplitCollectives(Access):
     __slots__ = ()
 
     def Read_at_all_begin(self, offset: int, buf: BufSpec) -> None:
-        """Begin a `Read_at_all`, whose other errors its end raises (MPI_File_read_at_all_begin).
+        """Begin a `Read_at_all`; `Read_at_all_end` raises the other errors (MPI_File_read_at_all_begin).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -419,12 +419,12 @@ class SplitCollectives(Access):
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.end("Read_at_all"), "File.Read_at_all_end")
 
     def Read_all_begin(self, buf: BufSpec) -> None:
-        """Begin a `Read_all`, whose other errors its end raises (MPI_File_read_all_begin).
+        """Begin a `Read_all`; `Read_all_end` raises the other errors (MPI_File_read_all_begin).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
@@ -448,12 +448,12 @@ class SplitCollectives(Access):
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.end("Read_all"), "File.Read_all_end")
 
     def Read_ordered_begin(self, buf: BufSpec) -> None:
-        """Begin a `Read_ordered`, whose other errors its end raises (MPI_File_read_ordered_begin).
+        """Begin a `Read_ordered`; `Read_ordered_end` raises the other errors (MPI_File_read_ordered_begin).
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
@@ -477,12 +477,12 @@ class SplitCollectives(Access):
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.end("Read_ordered"), "File.Read_ordered_end")
 
     def Write_at_all_begin(self, offset: int, buf: BufSpec) -> None:
-        """Begin a `Write_at_all`, whose other errors its end raises (MPI_File_write_at_all_begin).
+        """Begin a `Write_at_all`; `Write_at_all_end` raises the other errors (MPI_File_write_at_all_begin).
 
         Args:
             offset: in elementary types of the view, from its beginning.
@@ -507,12 +507,12 @@ class SplitCollectives(Access):
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.end("Write_at_all"), "File.Write_at_all_end")
 
     def Write_all_begin(self, buf: BufSpec) -> None:
-        """Begin a `Write_all`, whose other errors its end raises (MPI_File_write_all_begin).
+        """Begin a `Write_all`; `Write_all_end` raises the other errors (MPI_File_write_all_begin).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
@@ -536,12 +536,12 @@ class SplitCollectives(Access):
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.end("Write_all"), "File.Write_all_end")
 
     def Write_ordered_begin(self, buf: BufSpec) -> None:
-        """Begin a `Write_ordered`, whose other errors its end raises (MPI_File_write_ordered_begin).
+        """Begin a `Write_ordered`; `Write_ordered_end` raises the other errors (MPI_File_write_ordered_begin).
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
@@ -565,6 +565,6 @@ class SplitCollectives(Access):
             LocalProtocolError: none was begun.
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.end("Write_ordered"), "File.Write_ordered_end")

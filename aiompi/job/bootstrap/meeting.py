@@ -80,7 +80,7 @@ class Store(ProcessManager):
 
         Args:
             key: at most 32 letters, digits, dots and hyphens.
-            value: at most 1023 of these characters and colons, commas and brackets.
+            value: at most 1023 characters: these, and colons, commas and brackets.
         """
 
     @abstractmethod

@@ -103,7 +103,7 @@ class RemoteServer(Rendezvous):
         return world
 
     async def _agree(self, count: int) -> bytes:
-        """Agree on a key with the other clients, if all run aiompi; return it, empty if all ranks have to use IMPI.
+        """If all clients run aiompi, agree on a key and return it. Otherwise return b"": all ranks use IMPI.
 
         If one client has given up waiting, all clients use IMPI, because every client sees that this one has submitted
         no part of the label KEY.

@@ -111,7 +111,7 @@ class Shutdown:
                 self._hang_up(rank)
 
     def abandon(self) -> None:
-        """Treat ranks whose end was not reported as killed."""
+        """Treat a rank as killed if its end was not reported."""
         for rank in self._job.ranks:
             rank.status = -signal.SIGKILL if rank.status is None else rank.status
 

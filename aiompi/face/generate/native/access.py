@@ -65,7 +65,7 @@ class ExplicitOffsets(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.collective(buf, offset, writing=False, at_once=True), "File.Read_at_all")
 
@@ -102,7 +102,7 @@ class ExplicitOffsets(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.collective(buf, offset, writing=True, at_once=True), "File.Write_at_all")
 
@@ -142,7 +142,7 @@ class IndividualPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.collective(buf, POINTER, writing=False, at_once=True), "File.Read_all")
 
@@ -176,7 +176,7 @@ class IndividualPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.collective(buf, POINTER, writing=True, at_once=True), "File.Write_all")
 
@@ -216,7 +216,7 @@ class SharedPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.ordered(buf, writing=False, at_once=True), "File.Read_ordered")
 
@@ -248,7 +248,7 @@ class SharedPointer(Access):
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: awaiting it: the buffer specification is wrong in a
                 process.
-            FileError: awaiting it: a process has failed, or has made another call.
+            FileError: awaiting it: a process had an error in this call, or made a different call on the file.
         """
         return AwaitableCall(self._admitted.ordered(buf, writing=True, at_once=True), "File.Write_ordered")
 

@@ -439,7 +439,7 @@ async def alltoall(comm: Comm, blocks: Sequence[bytes]) -> list[bytes]:
 
 
 async def alltoallv(comm: Comm, blocks: Sequence[bytes], sizes: Sequence[int]) -> list[bytes]:
-    """Section 4.23; `sizes` of what comes, in bytes."""
+    """Do an alltoallv (section 4.23). `sizes` are the bytes of the blocks that come from each rank."""
     return await _exchange(comm, blocks, sizes, "Alltoallv", tags.ALLTOALLV, "I4.23-1")
 
 
