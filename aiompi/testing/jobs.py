@@ -86,7 +86,8 @@ class Job:
         self._setting = setting
         self._directory = tempfile.mkdtemp(prefix="aiompi-")
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (`close` closes it)
-        self._before = 0  # bytes of output that came before the test
+        self._ordered = 0  # bytes of output that came before the ranks were told to run the test
+        self._before = 0  # bytes of output that came before the test began
         self._links: dict[int, Link] = {}  # by rank
         # The launcher takes the hosts of an allocation of Slurm unless others are named.
         several = bool(kind.hosts) or "SLURM_JOB_NODELIST" in os.environ
@@ -137,6 +138,7 @@ class Job:
             return Result({}, {}, self._cause())
         self.broken = True  # if this is interrupted
         self._note_begin()
+        self._ordered = self._before
         run = _Run(self._links, seconds, self._note_begin)
         # Messages and collectives that are left of a test must not meet the next test.
         self.broken = not (run.all_ended(order) and run.agree() and run.settles())
@@ -154,11 +156,14 @@ class Job:
     def _cause(self) -> str:
         """Return the launcher's reason for the end of a job, and the output during the test."""
         self._wait()
-        self._output.seek(self._before)
-        output = self._output.read().decode(errors="replace")
-        # The launcher's lines come last: first its reasons, and then the lines of a rank that it repeats.
-        text, prefix, said = output.partition(LAUNCHER)
-        reasons = [line.removeprefix(LAUNCHER) for line in (prefix + said).splitlines() if line.startswith(LAUNCHER)]
+        self._output.seek(self._ordered)
+        output = self._output.read()
+        # The launcher's lines come last: first its reasons, and then the lines of a rank that it repeats. They may come
+        # before this process has noted that the test has begun.
+        own, prefix, said = output.partition(LAUNCHER.encode())
+        text = own[self._before - self._ordered :].decode(errors="replace")
+        lines = (prefix + said).decode(errors="replace").splitlines()
+        reasons = [line.removeprefix(LAUNCHER) for line in lines if line.startswith(LAUNCHER)]
         told = [reason for reason in reasons if not reason.startswith("the last lines of stderr")]
         return "\n".join([*(told or ["The processes of the test have ended:"]), text]).strip()
 
