@@ -124,6 +124,8 @@ class AsyncioDriver(DriverBase):
             self.loop.call_soon(self._call, number, callback, *args)
         for timer in sorted(self._timers, key=lambda timer: timer.due):
             timer.start(self.loop)
+        if self._doorbells is not None:
+            self._doorbells.repeat()  # the old loop may have dropped the call of one that was rung
         if self._pollers:
             self.loop.call_soon(self._spin_turn)
         return True
@@ -243,7 +245,7 @@ class AsyncioDriver(DriverBase):
             for fd in doorbells.rung():
                 doorbell = self._doorbell.get(fd)
                 if doorbell is not None:
-                    doorbell.rung(self.call_soon)
+                    doorbell.rung(self.loop)
         except BaseException:
             if self._doorbells is doorbells:
                 doorbells.repeat()
@@ -331,13 +333,13 @@ class LoopDoorbell:
         self._callback: Callable[[], object] | None = callback
         self._scheduled = False
 
-    def rung(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
+    def rung(self, loop: asyncio.AbstractEventLoop) -> None:
         """Handle a write."""
         if self._scheduled or not self._deliver():
             self._call_back()
         else:
             self._scheduled = True
-            call_soon(self._call_back)
+            loop.call_soon(self._call_back)
 
     def _call_back(self) -> None:
         self._scheduled = False
