@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Final, TypeVar
 
 from aiompi.constants import THREAD_FUNNELED
-from aiompi.core import DriverBase, look
-from aiompi.driver.descriptors import Descriptors
+from aiompi.core import look
+from aiompi.driver.descriptors import Descriptors, WatchingDriver
 from aiompi.driver.due import Due
 from aiompi.driver.epoll import Epoll
 from aiompi.driver.spin import ONCE, ROUND, Spin, stop_polling
@@ -26,7 +26,7 @@ _CHECK_IDLE: Final = 10e-6
 DEADLOCK: Final = "deadlock: this operation waits for a message that no other process can send"
 
 
-class BlockingDriver(DriverBase):
+class BlockingDriver(WatchingDriver):
     """Blocking calls and `poll` make progress, only in the thread that created this driver.
 
     Attributes:
@@ -114,12 +114,6 @@ class BlockingDriver(DriverBase):
     def reset_after_fork(self) -> None:
         self._descriptors.detach()
         self._reset()  # the same object, because communicators refer to it
-
-    def start(self) -> None:
-        """Start progress in the background, if this driver makes any."""
-
-    def stop(self) -> None:
-        """Stop progress in the background."""
 
     # Waiting.
 
@@ -308,21 +302,6 @@ class BlockingDriver(DriverBase):
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         return self._due.later(delay, callback)
-
-    def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
-        self._descriptors.set_reader(fd, callback)
-
-    def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
-        self._descriptors.add_doorbell(fd, deliver, callback)
-
-    def remove_reader(self, fd: int) -> None:
-        self._descriptors.set_reader(fd, None)
-
-    def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
-        self._descriptors.set_writer(fd, callback)
-
-    def remove_writer(self, fd: int) -> None:
-        self._descriptors.set_writer(fd, None)
 
     def close(self) -> None:
         self._descriptors.epoll.close()

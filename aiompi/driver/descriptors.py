@@ -1,4 +1,4 @@
-"""The descriptors that a rank of the blocking face watches, and the callbacks for each."""
+"""The descriptors and signals that a rank of the blocking face watches, and the callbacks for each."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import select
 from collections.abc import Callable
 from typing import Final
 
+from aiompi.core import DriverBase
 from aiompi.driver.due import Due
 from aiompi.driver.epoll import Epoll
+from aiompi.driver.signals import SignalPipe
 from aiompi.driver.threads import detach_descriptors
 
 #: masks of epoll, as constants of the module because each message needs them
@@ -29,7 +31,7 @@ class Descriptors:
         writers: callback by descriptor.
     """
 
-    __slots__ = ("_doorbells", "_due", "epoll", "readers", "writers")
+    __slots__ = ("_doorbells", "_due", "_on_signal", "_signals", "epoll", "readers", "writers")
 
     def __init__(self, epoll: Epoll, due: Due) -> None:
         self.epoll = epoll
@@ -37,6 +39,7 @@ class Descriptors:
         self.writers: dict[int, Callable[[], object]] = {}
         self._doorbells: dict[int, Callable[[], bool]] = {}
         self._due = due
+        self._signals: SignalPipe | None = None
 
     def serve(self, timeout: float | None) -> bool:
         """Wait up to `timeout` seconds for descriptors and call their callbacks. Return True if any were ready."""
@@ -51,6 +54,9 @@ class Descriptors:
                             self._due.soon.append(callback)
                         else:
                             callback()
+                    elif self._signals is not None and fd == self._signals.fd:
+                        self._signals.drain()
+                        self._on_signal()
                 if event & ~_IN:
                     callback = self.writers.get(fd)
                     if callback is not None:
@@ -59,6 +65,23 @@ class Descriptors:
             self.report_doorbells_again()
             raise
         return bool(events)
+
+    def watch_signals(self, callback: Callable[[], object]) -> None:
+        """End sleeps at signals and at `ring`, and call `callback` then."""
+        self._signals, self._on_signal = SignalPipe(), callback
+        self.epoll.register(self._signals.fd, _IN)
+
+    def forget_signals(self) -> None:
+        """Undo `watch_signals`."""
+        signals, self._signals = self._signals, None
+        if signals is not None:
+            self.epoll.unregister(signals.fd)
+            signals.close()
+
+    def ring(self) -> None:
+        """End the sleep, or else the next one, as a signal does."""
+        if self._signals is not None:
+            self._signals.ring()
 
     def report_doorbells_again(self) -> None:
         """Make epoll report all doorbells again: it reports each ring only once, and some rings may be unhandled."""
@@ -104,4 +127,50 @@ class Descriptors:
     def detach(self) -> None:
         """Close epoll in the child of a fork, and replace the descriptors, which are the parent's."""
         self.epoll.close()  # first, because no other descriptor may be free
+        if self._signals is not None:
+            self._signals.close()
         detach_descriptors({*self.readers, *self.writers})
+
+
+class WatchingDriver(DriverBase):
+    """The part of a blocking driver that watches descriptors and signals.
+
+    Attributes:
+        on_signal: called in the main thread while it waits, after a signal; it may raise.
+    """
+
+    _descriptors: Descriptors
+
+    def __init__(self, thread: Callable[[], int], clock: Callable[[], float]) -> None:
+        super().__init__(thread, clock)
+        self.on_signal: Callable[[], object] = lambda: None
+
+    def start(self) -> None:
+        """Let signals end sleeps, and start progress in the background, if this driver makes any."""
+        self._descriptors.watch_signals(self._on_signal)
+
+    def stop(self) -> None:
+        """Undo `start`."""
+        self._descriptors.forget_signals()
+
+    def ring(self) -> None:
+        """Let the main thread call `on_signal` when it waits, or at once if it sleeps."""
+        self._descriptors.ring()
+
+    def _on_signal(self) -> None:
+        self.on_signal()
+
+    def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
+        self._descriptors.set_reader(fd, callback)
+
+    def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
+        self._descriptors.add_doorbell(fd, deliver, callback)
+
+    def remove_reader(self, fd: int) -> None:
+        self._descriptors.set_reader(fd, None)
+
+    def add_writer(self, fd: int, callback: Callable[[], object]) -> None:
+        self._descriptors.set_writer(fd, callback)
+
+    def remove_writer(self, fd: int) -> None:
+        self._descriptors.set_writer(fd, None)

@@ -121,11 +121,23 @@ class ThreadDriver(BlockingDriver):
         return self._shared_epoll
 
     def start(self) -> None:
+        with self._lock:
+            super().start()
         self._background.start()
 
     def stop(self) -> None:
         """End the background thread. Afterwards only waiting threads of the program make progress."""
         self._background.stop()
+        with self._lock:
+            super().stop()
+
+    def _on_signal(self) -> None:
+        main = threading.main_thread().ident
+        if get_ident() == main:
+            self.on_signal()
+        for waiter in self._waiters:
+            if waiter.thread == main and waiter.asleep:
+                waiter.wake()  # then the main thread calls the handlers of signals
 
     def close(self) -> None:
         self._background.close()
@@ -204,6 +216,8 @@ class ThreadDriver(BlockingDriver):
                 if self._stuck():
                     self._refuse_deadlock()
                 waiter.sleep(self._lock)
+                if waiter.thread == threading.main_thread().ident:
+                    self.on_signal()
 
     def _stop_leading(self) -> None:
         self._hand_over()

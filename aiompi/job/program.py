@@ -157,6 +157,10 @@ def _execute(code: CodeType, name: str, attributes: dict[str, Any]) -> ModuleTyp
     return module
 
 
+#: code of the function of aiompi that runs the program
+RUNS_PROGRAM: Final = _execute.__code__
+
+
 def _code_of(name: str) -> tuple[CodeType, dict[str, Any]]:
     spec = _find_spec(name)
     if spec is not None and spec.submodule_search_locations is not None:

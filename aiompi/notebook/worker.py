@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from IPython.core.async_helpers import get_asyncio_loop
@@ -26,7 +26,8 @@ from traitlets import Type
 from traitlets.config import Config
 
 import aiompi
-from aiompi.notebook.interrupts import OF_AIOMPI, Interrupts
+from aiompi.face.interrupts import FILES
+from aiompi.notebook.interrupts import CellInterrupts
 from aiompi.notebook.protocol import (
     MARK,
     WARNING,
@@ -82,8 +83,8 @@ class _Shell(InteractiveShell):
     interrupts = AnyTrait()
 
     async def run_code(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a statement of a cell, unless an interrupt waits."""
-        if self.interrupts.waiting:
+        """Run a statement of a cell, unless an interrupt is deferred."""
+        if self.interrupts.deferred:
             self.interrupts.end_cell()
         return await super().run_code(*args, **kwargs)  # type: ignore[no-untyped-call]
 
@@ -92,7 +93,7 @@ class _Shell(InteractiveShell):
         kind, error, traceback = self._get_exc_info(exc_tuple)  # type: ignore[no-untyped-call]
         if issubclass(kind, KeyboardInterrupt | asyncio.CancelledError):
             step = traceback
-            while step.tb_next is not None and not step.tb_next.tb_frame.f_code.co_filename.startswith(OF_AIOMPI):
+            while step.tb_next is not None and not step.tb_next.tb_frame.f_code.co_filename.startswith(FILES):
                 step = step.tb_next
             step.tb_next = None
         super().showtraceback((kind, error, traceback), *args, **kwargs)
@@ -110,10 +111,16 @@ class Worker:
     Args:
         parent: communicator with the notebook.
         variables: names that cells find.
+        ring: lets a blocking call that waits attend to interrupts.
     """
 
-    def __init__(self, parent: aiompi.Intercomm | MPI.Intercomm, variables: dict[str, Any]) -> None:
-        self.interrupts = Interrupts(_Shell.run_code.__code__)
+    def __init__(
+        self,
+        parent: aiompi.Intercomm | MPI.Intercomm,
+        variables: dict[str, Any],
+        ring: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.interrupts = CellInterrupts(_Shell.run_code.__code__, ring)
         self._parent: Any = parent
         self._sent: list[Any] = []
         self._how = "well"
@@ -216,10 +223,12 @@ async def serve(world: aiompi.World) -> None:
 def serve_blocking() -> None:
     """Carry out the commands of the notebook, as a rank of the blocking face."""
     from aiompi import MPI  # makes this process a rank
+    from aiompi.face.blocking.process import process
 
     parent = MPI.Comm.Get_parent()
     apart = MPI.COMM_WORLD.Dup()  # cells cannot leave anything in it
-    worker = Worker(parent, {"MPI": MPI, "comm": MPI.COMM_WORLD.Dup()})
+    worker = Worker(parent, {"MPI": MPI, "comm": MPI.COMM_WORLD.Dup()}, process.driver.ring)
+    process.interrupts = worker.interrupts
     while not isinstance(command := unpack(parent.recv(source=0)), Stop):
         worker.begin()
         if isinstance(command, Run):

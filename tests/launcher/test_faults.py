@@ -218,8 +218,9 @@ print("up", flush=True)
 for _ in range(5):
     while len(came) < 2:
         pass
-    print(*came, flush=True)
-    came.clear()
+    both = came[:]
+    came.clear()  # before the next two may come
+    print(*both, flush=True)
 """
     running = launch.start("-n", "1", sys.executable, "-c", program)
     assert running.line() == "up"

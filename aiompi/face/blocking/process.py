@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ from aiompi.driver.threads import (
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, LocalProtocolError, MPIError, failure
 from aiompi.face import uncaught
+from aiompi.face.interrupts import Interrupts
 from aiompi.job.agent import Contact
 from aiompi.job.runtime import Runtime
 from aiompi.objects import Codec
@@ -58,6 +60,7 @@ class Process:
         lenient: True for programs of mpi4py; see `Engine.lenient` and the setting `running_loop`.
         blocks_loop: True once a call was allowed, with a warning, to block a running event loop.
         on_finalize: called before communication ends; set by the communicators of this face.
+        interrupts: reacts to SIGINT; a rank of a notebook sets its own.
     """
 
     def __init__(self) -> None:
@@ -65,6 +68,7 @@ class Process:
         self._runtime: Runtime | None = None
         self._starting = RLock()
         self._early: dict[int, Callable[[], object]] = {}  # thread -> lets its call take its turn
+        self.interrupts = Interrupts(signal.SIGINT, lambda: self.driver.ring())  # noqa: PLW0108 (the driver changes)
         self._serializer: Any = None
         self.initialized = self.lenient = self.blocks_loop = self._world_ended = False
         self.driver: BlockingDriver = _UNSTARTED
@@ -133,11 +137,13 @@ class Process:
             runtime.on_end = runtime.exit
         if driver.level > THREAD_FUNNELED:
             self._take_turns()
+        driver.on_signal = lambda: self.interrupts.attend()  # noqa: PLW0108 (a notebook has interrupts of its own)
         driver.start()
         self._runtime = runtime  # last, because other threads use it from now on
 
     def _attend(self) -> None:
-        """Attend to uncaught exceptions, forks, and the end of the process."""
+        """Attend to interrupts, uncaught exceptions, forks, and the end of the process."""
+        self.interrupts.watch()
         self._excepthook, sys.excepthook = sys.excepthook, self._failed
         report_thread_failures(self._thread_failed)
         atexit.register(self._leave)

@@ -1,0 +1,124 @@
+"""`Interrupts`: a signal raises KeyboardInterrupt in the program and in calls of aiompi that wait, but nowhere else.
+
+A call at work may have sent one half of a message, and KeyboardInterrupt would leave it so. Therefore an interrupt that
+comes meanwhile is deferred until the call waits or returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Container
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from aiompi.job.program import RUNS_PROGRAM
+
+_ROOT: Final = os.path.dirname(os.path.dirname(__file__))
+#: how the files of aiompi begin, as written in Python and in Cython
+FILES: Final = (os.path.join(_ROOT, ""), "aiompi/core/")
+#: packages that consist of public calls, or call functions of the program
+_ABOVE: Final = tuple(
+    os.path.join(_ROOT, name, "")
+    for name in ("bench", "compat", "futures", "integrations", "notebook", "talk", "testing", "trace", "util")
+)
+#: seconds after which a further interrupt is not deferred: the call may have called a function that does not return
+_PATIENCE: Final = 1.0
+
+
+class Interrupts:
+    """The handler of a signal.
+
+    Args:
+        signum: the signal.
+        defer: called when an interrupt is deferred; it lets a call that waits call `attend`.
+
+    Attributes:
+        deferred: True while an interrupt is deferred.
+    """
+
+    def __init__(self, signum: int, defer: Callable[[], object]) -> None:
+        self.deferred = False
+        self._signum = signum
+        self._defer = defer
+        self._since = 0.0
+
+    def watch(self) -> None:
+        """Handle the signal, unless the program has a handler of its own."""
+        if signal.getsignal(self._signum) is signal.default_int_handler:
+            with contextlib.suppress(ValueError):  # this is not the main thread
+                signal.signal(self._signum, self.on_signal)
+
+    def on_signal(self, _signum: int, frame: FrameType | None) -> None:
+        """Raise KeyboardInterrupt if the program runs, or defer the interrupt if a call of aiompi is at work."""
+        now = time.monotonic()
+        if not self.deferred:
+            self.deferred, self._since = True, now
+        if self.may_end(frame) or now > self._since + _PATIENCE:
+            self.deferred = False
+            raise KeyboardInterrupt
+        self._defer()
+
+    def attend(self) -> None:
+        """Raise KeyboardInterrupt if an interrupt is deferred: a call waits."""
+        if self.deferred:
+            self.on_signal(self._signum, None)  # whose frame shows that a signal has come
+
+    def may_end(self, frame: FrameType | None) -> bool:
+        """Return True if the program runs in a frame, or if there is none.
+
+        If a call of aiompi is at work there, a deferred interrupt raises KeyboardInterrupt as soon as the call returns.
+        """
+        place, _ = place_in_program(frame, (RUNS_PROGRAM,), _is_at_work)
+        return place is frame or self.end_at_return(place)
+
+    def end_at_return(self, place: FrameType | None) -> bool:
+        """Let a deferred interrupt raise KeyboardInterrupt as soon as the program goes on in a frame; return False.
+
+        A debugger that traces the frame traces it no more then.
+        """
+        if place is not None:
+            place.f_trace = self._on_line
+            if sys.gettrace() is None:
+                sys.settrace(trace_nothing)
+        return False
+
+    def _on_line(self, frame: FrameType, _event: str, _argument: Any) -> None:
+        frame.f_trace = None
+        if sys.gettrace() is trace_nothing:
+            sys.settrace(None)
+        if self.deferred:
+            self.on_signal(self._signum, frame)
+
+
+def place_in_program(
+    frame: FrameType | None, ends: Container[CodeType], is_at_work: Callable[[CodeType], bool]
+) -> tuple[FrameType | None, FrameType | None]:
+    """Find the frame of the program to which the call that is at work in a frame will return.
+
+    Args:
+        frame: a frame of the program, or of a call.
+        ends: functions of aiompi that run the program.
+        is_at_work: returns True for functions of a call.
+
+    Returns:
+        The frame of the program; it is `frame` if no call is at work. And the frame of the function that runs the
+        program, or None.
+    """
+    place = step = frame
+    while step is not None and step.f_code not in ends:
+        if is_at_work(step.f_code):
+            place = step.f_back
+        step = step.f_back
+    return place, step
+
+
+def _is_at_work(code: CodeType) -> bool:
+    return code.co_filename.startswith(FILES) and not code.co_filename.startswith(_ABOVE)
+
+
+def trace_nothing(_frame: FrameType, _event: str, _argument: Any) -> None:
+    """Trace no function, but let Python look at the one that is traced."""
