@@ -64,15 +64,21 @@ class Background:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread. Call this without the lock."""
+        """End the thread, which may need the lock for it."""
         thread, self._stopping = self._thread, True
         if thread is not None and thread is not threading.current_thread():
             self._ring()
-            thread.join()
+            lock: Any = self._lock
+            depth = lock._release_save() if lock._is_owned() else None
+            try:
+                thread.join()
+            finally:
+                if depth is not None:
+                    lock._acquire_restore(depth)
         self._thread = None
 
     def close(self) -> None:
-        """End the thread and close its descriptor. Call this without the lock."""
+        """End the thread and close its descriptor."""
         self.stop()
         os.close(self._doorbell)
 

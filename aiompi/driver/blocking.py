@@ -47,7 +47,7 @@ class BlockingDriver(WatchingDriver):
         """Forget everything."""
         self._asleep = False  # asleep or about to sleep: any call now comes from a signal handler
         self._due = Due()
-        self._descriptors = Descriptors(self._new_epoll(), self._due)
+        self._descriptors = Descriptors(self._new_epoll(), self._due, self._on_signal)
         self._deadlocked: Callable[[], bool] | None = None
         self._observer: Callable[[Iterable[Request[Any]]], AbstractContextManager[None]] | None = None
         self._spin = Spin()

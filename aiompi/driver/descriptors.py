@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import select
+import threading
 from collections.abc import Callable
 from typing import Final
 
 from aiompi.core import DriverBase
 from aiompi.driver.due import Due
 from aiompi.driver.epoll import Epoll
-from aiompi.driver.signals import SignalPipe
-from aiompi.driver.threads import detach_descriptors
+from aiompi.driver.signals import leave_signals_to_parent, signal_pipe
+from aiompi.driver.threads import detach_descriptors, get_ident
 
 #: masks of epoll, as constants of the module because each message needs them
 _IN: Final = select.EPOLLIN
@@ -24,6 +25,7 @@ class Descriptors:
     Args:
         epoll: watches them.
         due: gets the callbacks of doorbells that can wait for the next turn.
+        on_signal: called after signals, and after `ring`, which end sleeps.
 
     Attributes:
         epoll: the same.
@@ -33,13 +35,15 @@ class Descriptors:
 
     __slots__ = ("_doorbells", "_due", "_on_signal", "_signals", "epoll", "readers", "writers")
 
-    def __init__(self, epoll: Epoll, due: Due) -> None:
+    def __init__(self, epoll: Epoll, due: Due, on_signal: Callable[[], object]) -> None:
         self.epoll = epoll
         self.readers: dict[int, Callable[[], object]] = {}
         self.writers: dict[int, Callable[[], object]] = {}
         self._doorbells: dict[int, Callable[[], bool]] = {}
         self._due = due
-        self._signals: SignalPipe | None = None
+        self._on_signal = on_signal
+        self._signals = signal_pipe()
+        epoll.register(self._signals.fd, _IN)
 
     def serve(self, timeout: float | None) -> bool:
         """Wait up to `timeout` seconds for descriptors and call their callbacks. Return True if any were ready."""
@@ -54,7 +58,7 @@ class Descriptors:
                             self._due.soon.append(callback)
                         else:
                             callback()
-                    elif self._signals is not None and fd == self._signals.fd:
+                    elif fd == self._signals.fd:
                         self._signals.drain()
                         self._on_signal()
                 if event & ~_IN:
@@ -66,22 +70,9 @@ class Descriptors:
             raise
         return bool(events)
 
-    def watch_signals(self, callback: Callable[[], object]) -> None:
-        """End sleeps at signals and at `ring`, and call `callback` then."""
-        self._signals, self._on_signal = SignalPipe(), callback
-        self.epoll.register(self._signals.fd, _IN)
-
-    def forget_signals(self) -> None:
-        """Undo `watch_signals`."""
-        signals, self._signals = self._signals, None
-        if signals is not None:
-            self.epoll.unregister(signals.fd)
-            signals.close()
-
     def ring(self) -> None:
         """End the sleep, or else the next one, as a signal does."""
-        if self._signals is not None:
-            self._signals.ring()
+        self._signals.ring()
 
     def report_doorbells_again(self) -> None:
         """Make epoll report all doorbells again: it reports each ring only once, and some rings may be unhandled."""
@@ -127,8 +118,7 @@ class Descriptors:
     def detach(self) -> None:
         """Close epoll in the child of a fork, and replace the descriptors, which are the parent's."""
         self.epoll.close()  # first, because no other descriptor may be free
-        if self._signals is not None:
-            self._signals.close()
+        leave_signals_to_parent()
         detach_descriptors({*self.readers, *self.writers})
 
 
@@ -146,19 +136,18 @@ class WatchingDriver(DriverBase):
         self.on_signal: Callable[[], object] = lambda: None
 
     def start(self) -> None:
-        """Let signals end sleeps, and start progress in the background, if this driver makes any."""
-        self._descriptors.watch_signals(self._on_signal)
+        """Start progress in the background, if this driver makes any."""
 
     def stop(self) -> None:
-        """Undo `start`."""
-        self._descriptors.forget_signals()
+        """Stop progress in the background."""
 
     def ring(self) -> None:
         """Let the main thread call `on_signal` when it waits, or at once if it sleeps."""
         self._descriptors.ring()
 
     def _on_signal(self) -> None:
-        self.on_signal()
+        if get_ident() == threading.main_thread().ident:
+            self.on_signal()
 
     def add_reader(self, fd: int, callback: Callable[[], object]) -> None:
         self._descriptors.set_reader(fd, callback)

@@ -1,14 +1,22 @@
-"""`SignalPipe`: ends a sleep also at a signal that comes just before it."""
+"""`SignalPipe` ends a sleep also at a signal that comes just before it, and `send_again` repeats a signal."""
 
 from __future__ import annotations
 
+import _thread
 import contextlib
+import functools
 import os
 import signal
+import threading
+import time
+from collections.abc import Callable
 from typing import Final
 
 #: bytes to read at once
 _SIZE: Final = 4096
+#: seconds before the first repetition of a signal, and at most; each pause is twice the last one
+_PAUSE: Final = 1e-3
+_LONGEST: Final = 0.01
 
 
 class SignalPipe:
@@ -17,8 +25,9 @@ class SignalPipe:
     The system ends a sleep at a signal. But Python looks for signals before it enters the sleep, and a signal that
     comes in between would wait for the end of the sleep. The byte of this signal ends the sleep at once.
 
-    If another part of the program takes these bytes, for example an event loop, or if this is not the main thread, only
-    `ring` writes to the pipe.
+    There is one pipe in a process, and it stays. Only `ring` writes to it if another part of the program takes the
+    bytes of Python, such as an event loop with signal handlers (also after the end of this loop), or if not the main
+    thread makes the pipe.
 
     Attributes:
         fd: descriptor that is readable after a signal.
@@ -43,10 +52,39 @@ class SignalPipe:
         with contextlib.suppress(BlockingIOError):  # another thread has read the bytes
             os.read(self.fd, _SIZE)
 
-    def close(self) -> None:
+    def leave_to_parent(self) -> None:
+        """Close the pipe in the child of a fork."""
         with contextlib.suppress(ValueError):  # not in the main thread
             taken = signal.set_wakeup_fd(-1)
             if taken not in (-1, self._end):
                 signal.set_wakeup_fd(taken)
         os.close(self.fd)
         os.close(self._end)
+
+
+@functools.cache
+def signal_pipe() -> SignalPipe:
+    """Return the pipe of this process."""
+    return SignalPipe()
+
+
+def leave_signals_to_parent() -> None:
+    """Give up the pipe of the parent, in the child of a fork."""
+    signal_pipe().leave_to_parent()
+    signal_pipe.cache_clear()
+
+
+def send_again(signum: int, is_needed: Callable[[], bool]) -> None:
+    """Start a thread that sends a signal to the main thread, again and again while `is_needed` returns True."""
+
+    def run() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        main, pause = threading.main_thread().ident, _PAUSE
+        time.sleep(pause)
+        while main and is_needed():
+            signal.pthread_kill(main, signum)
+            pause = min(2 * pause, _LONGEST)
+            time.sleep(pause)
+
+    with contextlib.suppress(RuntimeError):  # no further thread can be started
+        _thread.start_new_thread(run, ())  # `threading` has locks that this thread may hold

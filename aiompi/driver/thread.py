@@ -121,23 +121,22 @@ class ThreadDriver(BlockingDriver):
         return self._shared_epoll
 
     def start(self) -> None:
-        with self._lock:
-            super().start()
         self._background.start()
 
     def stop(self) -> None:
         """End the background thread. Afterwards only waiting threads of the program make progress."""
         self._background.stop()
-        with self._lock:
-            super().stop()
 
     def _on_signal(self) -> None:
+        """Wake the main thread, which calls the handlers of signals, if another thread has seen the signal first."""
         main = threading.main_thread().ident
         if get_ident() == main:
             self.on_signal()
+        elif self._leader == main:
+            self._shared_epoll.wake()
         for waiter in self._waiters:
             if waiter.thread == main and waiter.asleep:
-                waiter.wake()  # then the main thread calls the handlers of signals
+                waiter.wake()
 
     def close(self) -> None:
         self._background.close()
@@ -216,8 +215,8 @@ class ThreadDriver(BlockingDriver):
                 if self._stuck():
                     self._refuse_deadlock()
                 waiter.sleep(self._lock)
-                if waiter.thread == threading.main_thread().ident:
-                    self.on_signal()
+            if waiter.thread == threading.main_thread().ident:
+                self.on_signal()
 
     def _stop_leading(self) -> None:
         self._hand_over()

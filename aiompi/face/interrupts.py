@@ -15,15 +15,26 @@ from collections.abc import Callable, Container
 from types import CodeType, FrameType
 from typing import Any, Final
 
+from aiompi.driver.signals import send_again
 from aiompi.job.program import RUNS_PROGRAM
 
 _ROOT: Final = os.path.dirname(os.path.dirname(__file__))
 #: how the files of aiompi begin, as written in Python and in Cython
 FILES: Final = (os.path.join(_ROOT, ""), "aiompi/core/")
-#: packages that consist of public calls, or call functions of the program
+#: what consists of public calls and waits of other kinds, or calls functions of the program
 _ABOVE: Final = tuple(
-    os.path.join(_ROOT, name, "")
-    for name in ("bench", "compat", "futures", "integrations", "notebook", "talk", "testing", "trace", "util")
+    os.path.join(_ROOT, *name)
+    for name in (
+        ("bench", ""),
+        ("compat", ""),
+        ("futures", ""),
+        ("integrations", ""),
+        ("notebook", ""),
+        ("talk", ""),
+        ("testing", ""),
+        ("trace", ""),
+        ("util", "pool.py"),
+    )
 )
 #: seconds after which a further interrupt is not deferred: the call may have called a function that does not return
 _PATIENCE: Final = 1.0
@@ -34,17 +45,19 @@ class Interrupts:
 
     Args:
         signum: the signal.
-        defer: called when an interrupt is deferred; it lets a call that waits call `attend`.
+        ring: called when an interrupt is deferred; it lets a call that waits call `attend`.
 
     Attributes:
         deferred: True while an interrupt is deferred.
     """
 
-    def __init__(self, signum: int, defer: Callable[[], object]) -> None:
+    def __init__(self, signum: int, ring: Callable[[], object]) -> None:
         self.deferred = False
         self._signum = signum
-        self._defer = defer
+        self._ring = ring
         self._since = 0.0
+        self._retrying = False  # a thread sends the signal again until the interrupt has been raised
+        self._retries = False  # the next signal is one of this thread
 
     def watch(self) -> None:
         """Handle the signal, unless the program has a handler of its own."""
@@ -53,14 +66,24 @@ class Interrupts:
                 signal.signal(self._signum, self.on_signal)
 
     def on_signal(self, _signum: int, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt if the program runs, or defer the interrupt if a call of aiompi is at work."""
+        retry, self._retries = self._retries, False
+        if self.deferred or not retry:  # otherwise the interrupt has been raised since the retry
+            self.react(frame, retry)
+
+    def react(self, frame: FrameType | None, retry: bool) -> None:
+        """Raise KeyboardInterrupt if the program runs in a frame, or defer the interrupt if a call is at work there.
+
+        Args:
+            frame: the frame, or None to raise KeyboardInterrupt.
+            retry: True if the interrupt has been deferred before.
+        """
         now = time.monotonic()
         if not self.deferred:
             self.deferred, self._since = True, now
-        if self.may_end(frame) or now > self._since + _PATIENCE:
+        if self.may_end(frame) or (now > self._since + _PATIENCE and not retry):
             self.deferred = False
             raise KeyboardInterrupt
-        self._defer()
+        self._ring()
 
     def attend(self) -> None:
         """Raise KeyboardInterrupt if an interrupt is deferred: a call waits."""
@@ -70,28 +93,36 @@ class Interrupts:
     def may_end(self, frame: FrameType | None) -> bool:
         """Return True if the program runs in a frame, or if there is none.
 
-        If a call of aiompi is at work there, a deferred interrupt raises KeyboardInterrupt as soon as the call returns.
+        If a call of aiompi is at work there, a deferred interrupt raises KeyboardInterrupt when the call has returned.
         """
         place, _ = place_in_program(frame, (RUNS_PROGRAM,), _is_at_work)
-        return place is frame or self.end_at_return(place)
+        return place is frame or self.end_at(place)
 
-    def end_at_return(self, place: FrameType | None) -> bool:
-        """Let a deferred interrupt raise KeyboardInterrupt as soon as the program goes on in a frame; return False.
-
-        A debugger that traces the frame traces it no more then.
-        """
-        if place is not None:
+    def end_at(self, place: FrameType | None) -> bool:
+        """Let a deferred interrupt raise KeyboardInterrupt as soon as the program goes on in a frame; return False."""
+        if place is not None and sys.gettrace() in (None, trace_nothing):
             place.f_trace = self._on_line
-            if sys.gettrace() is None:
-                sys.settrace(trace_nothing)
+            sys.settrace(trace_nothing)
+        elif not self._retrying:  # a debugger or a coverage tool traces the program
+            self._retrying = True
+            send_again(self._signum, self._retry)
         return False
 
-    def _on_line(self, frame: FrameType, _event: str, _argument: Any) -> None:
+    def _on_line(self, frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "exception":
+            return  # the exception goes first
         frame.f_trace = None
         if sys.gettrace() is trace_nothing:
             sys.settrace(None)
-        if self.deferred:
+        if self.deferred and event == "line":
             self.on_signal(self._signum, frame)
+        elif self.deferred and self.may_end(frame.f_back):  # the caller gets the result first
+            self.end_at(frame.f_back)
+
+    def _retry(self) -> bool:
+        """Note that the signal is sent again, if that is needed."""
+        self._retries = self._retrying = self.deferred and signal.getsignal(self._signum) == self.on_signal
+        return self._retries
 
 
 def place_in_program(

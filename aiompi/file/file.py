@@ -80,6 +80,10 @@ class File(Access):
         if fd is not None:
             os.close(fd)
 
+    def __del__(self) -> None:
+        """Close a file that the program has not got, because an interrupt or a cancellation ended its wait for it."""
+        self._release()
+
     def _remove(self) -> None:
         self.shared.remove()
         if self.amode & MODE_DELETE_ON_CLOSE:

@@ -44,13 +44,15 @@ class CellInterrupts(Interrupts):
         signal.signal(INTERRUPT, self.on_signal)
         signal.signal(FENCE, self._on_fence)
 
-    def on_signal(self, _signum: int, frame: FrameType | None) -> None:
+    def react(self, frame: FrameType | None, retry: bool) -> None:
+        """End the cell if it runs in a frame, or defer the interrupt."""
         self.come = self.deferred = True
         self.end_cell_at(frame)
         self._ring()
         self._cancel()
 
     def attend(self) -> None:
+        """Raise KeyboardInterrupt if an interrupt is deferred and the cell waits in a call of aiompi."""
         self._end_cell_in(sys._getframe(1), _OF_NOTEBOOK)
 
     def end_cell_at(self, frame: FrameType | None) -> None:
@@ -67,7 +69,7 @@ class CellInterrupts(Interrupts):
             return  # no cell runs, or IPython itself has called aiompi
         if place is frame:
             self.end_cell()
-        self.end_at_return(place)
+        self.end_at(place)
 
     def end_cell(self) -> NoReturn:
         """Raise KeyboardInterrupt; no interrupt is deferred then."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 from aiompi.constants import ANY_SOURCE
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import BYTE
+from aiompi.errors import MPIError
 from aiompi.face.blocking import COMM_SELF, Intracomm
 from aiompi.face.blocking.process import process
 from aiompi.info import INFO_NULL
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["Condition", "Counter", "Mutex", "Semaphore", "Sequential"]
 
 T = TypeVar("T")
-#: sends an object to a rank that has asked
-Answer: TypeAlias = Callable[[int, Any], None]
+#: the rank that has sent a request, and the tag of its answer
+Asker: TypeAlias = tuple[int, int]
+#: sends an object to the rank that has asked
+Answer: TypeAlias = Callable[[Asker, Any], None]
 
-#: tags on the communicator of an object
+#: tag of requests on the communicator of an object, and those of answers, each for one request
 _ASK: Final = 0
-_ANSWER: Final = 1
+_ANSWERS: Final = range(1, 2**15)
 
 #: answers of locks
 _GRANTED: Final = True
@@ -95,30 +98,56 @@ class _Shared:
     Args:
         comm: intracommunicator; the object uses a duplicate of it.
         root: rank of the process that keeps the state.
-        handle: answers a request in the process with the state: `handle(answer, rank, request)` calls `answer(rank,
+        handle: answers a request in the process with the state: `handle(answer, asker, request)` calls `answer(asker,
             object)` now or later.
     """
 
-    def __init__(self, comm: Intracomm, root: int, handle: Callable[[Answer, int, Any], object]) -> None:
+    def __init__(self, comm: Intracomm, root: int, handle: Callable[[Answer, Asker, Any], object]) -> None:
         self._comm: Intracomm | None = comm.Dup()
         self._root = root
         self._handle = handle
         self._core = self._comm._core
-        self._freed: list[int] = []
+        self._freed: list[Asker] = []
+        self._tags = itertools.cycle(_ANSWERS)
         if comm.rank == root:
             with process.driver.exclusive("Dup"):
                 self._listen()
         self._comm.Barrier()
 
-    def ask(self, *request: Any) -> Any:
+    def ask(self, *request: Any, undo: tuple[Any, ...] = ()) -> Any:
         """Send a request and wait for its answer.
+
+        Args:
+            request: the request.
+            undo: request that gives back what the answer grants, if an interrupt ends the wait.
 
         Raises:
             RuntimeError: the object has been freed.
         """
-        comm = self.comm
-        comm.send(request, self._root, _ASK)
-        return comm.recv(None, self._root, _ANSWER)
+        comm, tag = self.comm, next(self._tags)
+        comm.send((tag, request), self._root, _ASK)
+        try:
+            return comm.recv(None, self._root, tag)
+        except MPIError:
+            raise
+        except BaseException:
+            with process.driver.exclusive("recv"):
+                self._drop_answer(tag, undo)
+            raise
+
+    def _drop_answer(self, tag: int, undo: tuple[Any, ...]) -> None:
+        receive = self._core.irecv(None, self._root, tag, process.codec.loads)
+        if receive.done():
+            self._answer_dropped(receive, undo)
+        else:
+            receive.when_done(lambda done: self._answer_dropped(done, undo))
+
+    def _answer_dropped(self, receive: Request[Any], undo: tuple[Any, ...]) -> None:
+        if undo and receive.exception() is None and receive.result():
+            tag = next(self._tags)
+            pieces, nbytes = process.codec.dumps((tag, undo))
+            self._core.send(pieces, nbytes, self._root, _ASK).free()
+            self._drop_answer(tag, ())
 
     @property
     def comm(self) -> Intracomm:
@@ -148,18 +177,20 @@ class _Shared:
             self._listen()
 
     def _serve(self, receive: Request[Any]) -> None:
-        request, rank = receive.result(), receive.status.source
+        (tag, request), rank = receive.result(), receive.status.source
+        asker = rank, tag
         if request:
-            self._handle(self._answer, rank, request)
+            self._handle(self._answer, asker, request)
             return
-        self._freed.append(rank)
+        self._freed.append(asker)
         if len(self._freed) == self._core.size:
             for each in self._freed:
                 self._answer(each, None)
 
-    def _answer(self, rank: int, answer: Any) -> None:
+    def _answer(self, asker: Asker, answer: Any) -> None:
         pieces, nbytes = process.codec.dumps(answer)
-        self._core.send(pieces, nbytes, rank, _ANSWER).free()
+        rank, tag = asker
+        self._core.send(pieces, nbytes, rank, tag).free()
 
 
 class Counter:
@@ -215,23 +246,23 @@ class _CountHandler:
 
     def __init__(self, value: Any) -> None:
         self._value = value
-        self._waiting: deque[int] = deque()
+        self._waiting: deque[Asker] = deque()
 
-    def __call__(self, answer: Answer, rank: int, request: Any) -> None:
+    def __call__(self, answer: Answer, asker: Asker, request: Any) -> None:
         match request:
             case ("next", incr):
-                answer(rank, self._value)
+                answer(asker, self._value)
                 self._value += incr
             case ("release", number, most) if most is None or self._value + number <= most:
                 self._value += number
-                answer(rank, _GRANTED)
+                answer(asker, _GRANTED)
             case ("acquire", True):
-                self._waiting.append(rank)
+                self._waiting.append(asker)
             case ("acquire", False) if self._value > 0 and not self._waiting:
                 self._value -= 1
-                answer(rank, _GRANTED)
+                answer(asker, _GRANTED)
             case _:
-                answer(rank, _REFUSED)
+                answer(asker, _REFUSED)
         while self._waiting and self._value > 0:
             self._value -= 1
             answer(self._waiting.popleft(), _GRANTED)
@@ -271,7 +302,7 @@ class Semaphore(_Block):
         Raises:
             RuntimeError: the semaphore has been freed.
         """
-        return bool(self._counter._shared.ask("acquire", bool(blocking)))
+        return bool(self._counter._shared.ask("acquire", bool(blocking), undo=("release", 1, None)))
 
     def release(self, n: int = 1) -> None:
         """Give `n` permits back.
@@ -319,7 +350,7 @@ class Mutex(_Block):
         """
         if self.locked() and not self._recursive:
             raise RuntimeError("this process holds the mutex already")
-        if self._held or self._shared.ask("acquire", bool(blocking)):
+        if self._held or self._shared.ask("acquire", bool(blocking), undo=("release",)):
             self._held += 1
             return True
         return False
@@ -357,27 +388,27 @@ class _LockHandler:
     """The state of a mutex: its holder, the ranks that wait for it, and the ranks that wait for its conditions."""
 
     def __init__(self) -> None:
-        self._holder: int | None = None
-        self._waiting: deque[int] = deque()
-        self._sleeping: dict[int, deque[int]] = {}
+        self._holder: Asker | None = None
+        self._waiting: deque[Asker] = deque()
+        self._sleeping: dict[int, deque[Asker]] = {}
 
-    def __call__(self, answer: Answer, rank: int, request: Any) -> None:
+    def __call__(self, answer: Answer, asker: Asker, request: Any) -> None:
         match request:
             case ("acquire", False) if self._holder is not None:
-                answer(rank, _REFUSED)
+                answer(asker, _REFUSED)
             case ("acquire", _):
-                self._waiting.append(rank)
+                self._waiting.append(asker)
             case ("release",):
                 self._holder = None
-                answer(rank, None)
+                answer(asker, None)
             case ("wait", condition):
                 self._holder = None
-                self._sleeping.setdefault(condition, deque()).append(rank)
+                self._sleeping.setdefault(condition, deque()).append(asker)
             case ("notify", condition, most):
                 sleeping = self._sleeping.get(condition, deque())
                 woken = [sleeping.popleft() for _ in range(min(most, len(sleeping)))]
                 self._waiting.extend(woken)
-                answer(rank, len(woken))
+                answer(asker, len(woken))
         if self._holder is None and self._waiting:
             self._holder = self._waiting.popleft()
             answer(self._holder, _GRANTED)
@@ -437,7 +468,14 @@ class Condition(_Block):
         """
         self._check("wait")
         held, self._mutex._held = self._mutex._held, 0
-        self._mutex._shared.ask("wait", self._number)
+        try:
+            self._mutex._shared.ask("wait", self._number, undo=("release",))
+        except MPIError:
+            raise
+        except BaseException:  # the lock is held afterwards, as with `threading.Condition`
+            self._mutex.acquire()
+            self._mutex._held = held
+            raise
         self._mutex._held = held
         return True
 

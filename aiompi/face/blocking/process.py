@@ -67,6 +67,7 @@ class Process:
         self.on_finalize: Callable[[], object] = lambda: None
         self._runtime: Runtime | None = None
         self._starting = RLock()
+        self._finalizing: Request[bool] | None = None
         self._early: dict[int, Callable[[], object]] = {}  # thread -> lets its call take its turn
         self.interrupts = Interrupts(signal.SIGINT, lambda: self.driver.ring())  # noqa: PLW0108 (the driver changes)
         self._serializer: Any = None
@@ -117,6 +118,7 @@ class Process:
                 self._start(level)
                 self._attend()
             elif self._runtime.finalized and isinstance(self._runtime.engine.error, LocalProtocolError):
+                self.driver.close()
                 self._start(level)
                 self._runtime.sessions.close_world()
             assert self._runtime is not None
@@ -125,6 +127,7 @@ class Process:
     def _start(self, level: int) -> None:
         settings = load_settings()
         self.driver = driver = self._make_driver(max(level, THREAD_LEVELS.index(settings.thread_level)))
+        driver.on_signal = lambda: self.interrupts.attend()  # noqa: PLW0108 (a notebook has interrupts of its own)
         runtime = Runtime(driver, Contact.from_environ(settings), settings)
         rc.read_by(runtime)
         uncaught.watch(runtime)
@@ -137,13 +140,12 @@ class Process:
             runtime.on_end = runtime.exit
         if driver.level > THREAD_FUNNELED:
             self._take_turns()
-        driver.on_signal = lambda: self.interrupts.attend()  # noqa: PLW0108 (a notebook has interrupts of its own)
         driver.start()
+        self.interrupts.watch()
         self._runtime = runtime  # last, because other threads use it from now on
 
     def _attend(self) -> None:
-        """Attend to interrupts, uncaught exceptions, forks, and the end of the process."""
-        self.interrupts.watch()
+        """Attend to uncaught exceptions, forks, and the end of the process."""
         self._excepthook, sys.excepthook = sys.excepthook, self._failed
         report_thread_failures(self._thread_failed)
         atexit.register(self._leave)
@@ -232,7 +234,12 @@ class Process:
                 "all others have made their last call"
             )
         with driver.exclusive("Finalize"):
-            driver.wait(runtime.finalize())
+            self._finalizing = self._finalizing or runtime.finalize()  # an interrupt may have ended an earlier wait
+            try:
+                driver.wait(self._finalizing)
+            except MPIError:
+                self._finalizing = None
+                raise
         self._world_ended = True
         if runtime.finalized:
             driver.stop()
