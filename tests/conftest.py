@@ -24,6 +24,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["DASK_LOGGING__DISTRIBUTED"] = "error"
 sys.path.insert(0, str(Path(__file__).parent))
 
+from aiompi.driver.signals import signal_pipe
 from support import browser, stalls
 from support.jobs import Site
 from support.limits import LIMIT
@@ -57,6 +58,8 @@ SLOW = {"testing", "notebook", "integrations", "bench", "test_stalls.py", "test_
         "test_browser.py", "test_interpreter.py", "test_interrupted.py", "test_top.py"}  # fmt: skip
 # libuv keeps a pipe from the first loop of a process on, which no test shall find left behind.
 uvloop.new_event_loop().close()
+# The first driver of the blocking face makes a pipe for the signals of the process, which stays as well.
+signal_pipe()
 
 
 def pytest_configure(config: pytest.Config) -> None:
