@@ -115,6 +115,12 @@ class BlockingDriver(WatchingDriver):
         self._descriptors.detach()
         self._reset()  # the same object, because communicators refer to it
 
+    def start(self) -> None:
+        """Start progress in the background, if this driver makes any."""
+
+    def stop(self) -> None:
+        """Stop progress in the background."""
+
     # Waiting.
 
     def wait(self, request: Request[T]) -> T:

@@ -135,12 +135,6 @@ class WatchingDriver(DriverBase):
         super().__init__(thread, clock)
         self.on_signal: Callable[[], object] = lambda: None
 
-    def start(self) -> None:
-        """Start progress in the background, if this driver makes any."""
-
-    def stop(self) -> None:
-        """Stop progress in the background."""
-
     def ring(self) -> None:
         """Let the main thread call `on_signal` when it waits, or at once if it sleeps."""
         self._descriptors.ring()

@@ -23,19 +23,11 @@ _ROOT: Final = os.path.dirname(os.path.dirname(__file__))
 FILES: Final = (os.path.join(_ROOT, ""), "aiompi/core/")
 #: what consists of public calls and waits of other kinds, or calls functions of the program
 _ABOVE: Final = tuple(
-    os.path.join(_ROOT, *name)
+    os.path.join(_ROOT, *name.split("/"))
     for name in (
-        ("bench", ""),
-        ("compat", ""),
-        ("futures", ""),
-        ("integrations", ""),
-        ("notebook", ""),
-        ("talk", ""),
-        ("testing", ""),
-        ("trace", ""),
-        ("util", "pool.py"),
+        "bench/", "compat/", "futures/", "integrations/", "notebook/", "talk/", "testing/", "trace/", "util/pool.py"
     )
-)
+)  # fmt: skip
 #: seconds after which a further interrupt is not deferred: the call may have called a function that does not return
 _PATIENCE: Final = 1.0
 
