@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Generator
 from operator import index
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from aiompi.comm.state import CommunicatorState, Integer
 from aiompi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
@@ -152,18 +152,6 @@ class PointToPoint(CommunicatorState):
             receive.complete()
         else:
             self.engine.receive(receive)
-        return receive
-
-    def recv_arrived(self, source: Any, tag: Any, decode: Decode, status: Status | None) -> Request[Any] | None:
-        """Receive the object of an arrived message, in half the time of `irecv`; None if `irecv` must be called."""
-        if self.engine.recorder is not None:
-            return None
-        usual = isinstance(source, int) and isinstance(tag, int) and (status is None or isinstance(status, Status))
-        if not (usual and self._reach and ANY_SOURCE <= source < self._reach and ANY_TAG <= tag <= self.tag_ub):
-            return None
-        receive = self.engine.receive_arrived(self.matcher, source, tag, decode, status)
-        if receive is not None:
-            receive.describe("recv from", self, source, tag)
         return receive
 
     def mprobe(self, source: Integer, tag: Integer, wrap: Callable[[Message | None], T]) -> Request[T]:

@@ -58,7 +58,7 @@ if TYPE_CHECKING or form == "pure":
     from aiompi.core.pure.contents import FOREIGN, MANY, OTHER, TUPLES, contents
     from aiompi.core.pure.driver import DriverBase
     from aiompi.core.pure.handle import RequestHandle, drop_done, pending_of, take_all
-    from aiompi.core.pure.matching import Envelope, MatchQueues
+    from aiompi.core.pure.matching import MatchQueues, MessageBase
     from aiompi.core.pure.peer import PeerBase
     from aiompi.core.pure.plain import PlainCodec
     from aiompi.core.pure.polling import look
@@ -78,9 +78,9 @@ else:
         AwaitableCall,
         CommunicatorBase,
         DriverBase,
-        Envelope,
         Exporter,
         MatchQueues,
+        MessageBase,
         PeerBase,
         PlainCodec,
         PostedReceive,
@@ -103,8 +103,8 @@ else:
     )
 
 __all__ = [
-    "Atomics", "AwaitableCall", "CommunicatorBase", "DriverBase", "Envelope", "Exporter", "FOREIGN", "MANY",
-    "MatchQueues", "OTHER", "PeerBase", "PlainCodec", "PostedReceive", "ProgressBase", "Recorder", "Request",
+    "Atomics", "AwaitableCall", "CommunicatorBase", "DriverBase", "Exporter", "FOREIGN", "MANY", "MatchQueues",
+    "MessageBase", "OTHER", "PeerBase", "PlainCodec", "PostedReceive", "ProgressBase", "Recorder", "Request",
     "RequestHandle", "SendBase", "Span", "TUPLES", "WindowBase", "contents", "drop_done", "form", "incoming", "look",
     "outgoing", "overlap", "pending_of", "plain_bytes", "take_all", "why_pure",
 ]  # fmt: skip

@@ -23,8 +23,8 @@ from aiompi.core.pure.handle import RequestHandle as RequestHandle
 from aiompi.core.pure.handle import drop_done as drop_done
 from aiompi.core.pure.handle import pending_of as pending_of
 from aiompi.core.pure.handle import take_all as take_all
-from aiompi.core.pure.matching import Envelope as Envelope
 from aiompi.core.pure.matching import MatchQueues as MatchQueues
+from aiompi.core.pure.matching import MessageBase as MessageBase
 from aiompi.core.pure.peer import PeerBase as PeerBase
 from aiompi.core.pure.plain import PlainCodec as PlainCodec
 from aiompi.core.pure.polling import look as look

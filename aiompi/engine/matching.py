@@ -24,22 +24,20 @@ class Matcher(MatchQueues["Receive", "Message"]):
 
     Attributes:
         context: its id.
-        probes: the waiting probes.
         opener: the peer whose message opened the context before this rank had made the communicator.
         acknowledged: ranks of the world whose failure does not end receives from any source.
-        error: why this context receives nothing any more; None as long as it receives.
     """
 
-    __slots__ = ("_more_sources", "acknowledged", "context", "error", "opener", "probes")
+    __slots__ = ("_more_sources", "acknowledged", "context", "opener")
+
+    probes: list[Probe]
 
     def __init__(self, context: int) -> None:
         super().__init__()
         self.context = context
-        self.probes: list[Probe] = []
         self._more_sources: tuple[Sources, ...] = ()
         self.opener: Peer | None = None
         self.acknowledged: set[int] = set()
-        self.error: Exception | None = None
 
     def open(self, sources: Mapping[int, int], *more: Sources) -> None:
         """Note that there is a communicator, and which source numbers the messages of its members may carry."""

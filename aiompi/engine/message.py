@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self
 
-from aiompi.core import Envelope
+from aiompi.core import MessageBase
 from aiompi.status import Status
 from aiompi.wire.frame import SCRATCH
 
@@ -19,55 +19,18 @@ if TYPE_CHECKING:
 _NOTHING: Final = memoryview(bytearray())  # empty, and may be written to
 
 
-class Message(Envelope):
+class Message(MessageBase):
     """A message that has arrived, or was announced, before a receive for it was posted.
 
-    Attributes:
-        peer: the sender.
-        length: bytes of the message. Source, tag and order are the attributes of `Envelope`.
-        srqid: the sender's id for the message. The receiver sends this id to ask for a long message (`rts`), or to
-            acknowledge a synchronous one (`sync`).
-        note: a number that the sender has sent to the receive, 0 if none.
-        asked: True if this rank has asked for the announcement.
-        early: True if a message of its context that was sent earlier has not been announced yet.
-        offer: the sender's memory from which a long message can be copied; None if the receiver must ask for it.
-        data: payload of a complete eager message; None if this rank had no memory for it.
-        landing: where the payload of an eager message is arriving.
-        eager: bytes of credit to be returned when it is consumed.
+    For its arguments and attributes see `aiompi.core.pure.matching.MessageBase`.
     """
 
-    __slots__ = (
-        "asked",
-        "data",
-        "eager",
-        "early",
-        "landing",
-        "length",
-        "matcher",
-        "note",
-        "offer",
-        "peer",
-        "rts",
-        "srqid",
-        "sync",
-    )
+    __slots__ = ()
 
-    def __init__(
-        self, peer: Endpoint, matcher: Matcher, source: int, tag: int, length: int, srqid: int, *, rts: bool, sync: bool
-    ) -> None:
-        super().__init__(source, tag)
-        self.peer = peer
-        self.matcher = matcher
-        self.length = length
-        self.srqid = srqid
-        self.rts = rts
-        self.sync = sync
-        self.asked = self.early = False
-        self.note = 0
-        self.eager = 0
-        self.data: memoryview | None = None
-        self.landing: Landing | None = None
-        self.offer: Offer | None = None
+    peer: Endpoint
+    matcher: Matcher
+    landing: Landing | None
+    offer: Offer | None
 
     def envelope(self) -> Status:
         return Status.of(self.source, self.tag, self.length)

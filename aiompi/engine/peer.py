@@ -51,6 +51,8 @@ class Peer(SendingPeer):
 
     __slots__ = ("_announced", "contexts_opened", "recallable")
 
+    _message_class = Message  # of messages that the core keeps
+
     def __init__(self, engine: Engine, rank: int, credit: int) -> None:
         super().__init__(engine, rank, credit, sys.maxsize if rank == engine.rank else MAX_ANNOUNCED)
         self.recallable: dict[int, Message] = {}

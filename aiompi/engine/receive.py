@@ -13,13 +13,11 @@ from aiompi.core.pure.receive import SHORT
 from aiompi.engine.message import Landing, Message
 from aiompi.engine.slices import Sliced
 from aiompi.errors import OtherError, ProcessFailedError, ProcessFailedPendingError, TruncationError
-from aiompi.status import Status
 
 #: makes the result of a receive from the bytes of its message
 Decode: TypeAlias = Callable[[bytearray | memoryview], Any]
 
 if TYPE_CHECKING:
-    from aiompi.core.progress import Progress
     from aiompi.engine.endpoint import Endpoint
     from aiompi.engine.engine import Engine
     from aiompi.engine.impi_peer import ImpiPeer
@@ -211,52 +209,6 @@ class Receive(PostedReceive):
             assert self.data is not None
             return memoryview(self.data)
         return copied(self.memory[: self.length])
-
-
-class ArrivedReceive(Request[Any]):
-    """A receive of an object whose message had already arrived: the receive is complete at once.
-
-    Args:
-        message: the message, taken out of the unexpected messages.
-        decode, status: as those of `Receive`.
-    """
-
-    __slots__ = ("_decode", "_message", "_status_out")
-
-    def __init__(self, engine: Progress, message: Message, decode: Decode, status: Status | None) -> None:
-        super().__init__(engine)
-        self._done = True
-        self._message: Message | None = message
-        self._decode = decode
-        self._status_out = status
-
-    def result(self) -> Any:
-        message = self._message
-        if message is None:
-            return super().result()
-        if self._status_out is not None:
-            self._status_out.assign(message.envelope())
-        assert message.data is not None
-        try:
-            self._value = self._decode(message.data)
-        except Exception as error:
-            self._error, self._error_seen = error, True
-        self._message = None
-        return super().result()
-
-    def exception(self) -> BaseException | None:
-        with contextlib.suppress(Exception):
-            self.result()
-        return super().exception()
-
-    def outlives_await(self) -> bool:
-        return False
-
-    def withdraw(self) -> None:
-        """Give the message to the next receive, or to the unexpected messages."""
-        message, self._message = self._message, None
-        if message is not None:
-            message.put_back()
 
 
 def _pending(error: Exception) -> ProcessFailedPendingError:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from aiompi.core.progress import Progress
-from aiompi.core.pure.receive import SHORT
 from aiompi.engine.failure import FailureHandler
 from aiompi.engine.matching import Matcher
 from aiompi.engine.message import Message
 from aiompi.engine.probe import Probe
-from aiompi.engine.receive import ArrivedReceive, Decode, Receive
+from aiompi.engine.receive import Receive
 from aiompi.engine.withheld import WithholdingEndpoint, asks
-from aiompi.status import Status
 
 
 class Receiving(Progress):
@@ -60,22 +58,6 @@ class Receiving(Progress):
         for peer in [*self.withholding]:
             if peer.questions is not None and asks(matcher, peer, peer_rank):
                 peer.questions.ask(matcher.context, tag)
-
-    def receive_arrived(
-        self, matcher: Matcher, source: int, tag: int, decode: Decode, status: Status | None
-    ) -> ArrivedReceive | None:
-        """Receive the message that matches now, if this message is short, has arrived, and needs no answer."""
-        if self._dropped:
-            self.finalizers.run()
-        message = matcher.find_unexpected(source, tag)
-        if message is None or message.data is None or message.length > SHORT or message.srqid or self.error is not None:
-            return None
-        if type(message) is not Message:  # from another IMPI client, which has to be told
-            return None
-        matcher.remove_unexpected(message)
-        eager, message.eager = message.eager, 0
-        message.peer.consumed(eager)
-        return ArrivedReceive(self, message, decode, status)
 
     def receive_matched(self, message: Message, receive: Receive) -> None:
         """Start to receive a message that a matched probe has taken."""

@@ -200,7 +200,7 @@ class Caller:
         """Return a value of the kind that an argument or an attribute of this name has."""
         kinds = {
             "ring": native.Ring, "_ring": native.Ring, "process": native.PeerProcess, "receive": native.PostedReceive,
-            "message": native.Envelope, "frame": native.Outgoing, "peer": native.PeerBase,
+            "message": native.MessageBase, "frame": native.Outgoing, "peer": native.PeerBase,
             "matcher": native.MatchQueues, "sink": native.PeerBase, "_receive_class": type,
             "engine": native.ProgressBase, "request": native.Request, "operation": native.Request,
             "_core": native.Request, "recorder": native.Recorder,

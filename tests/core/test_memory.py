@@ -40,6 +40,10 @@ def test_odd_calls_do_not_crash(seed: int, tmp_path: Path) -> None:
     assert done.returncode == 0, f"{done.stderr[-3000:]}\nthe last call: {last.read_text().strip()}"
 
 
+def unexpected() -> native.MessageBase:
+    return native.MessageBase(None, None, 1, 2, 0, 0, rts=False, sync=False)
+
+
 def test_a_receive_is_withdrawn_only_where_it_is_posted() -> None:
     here: MatchQueues[Any, Any] = MatchQueues()
     there: MatchQueues[Any, Any] = MatchQueues()
@@ -57,20 +61,20 @@ def test_a_receive_is_withdrawn_only_where_it_is_posted() -> None:
 def test_a_message_is_removed_only_where_it_is_kept() -> None:
     here: MatchQueues[Any, Any] = MatchQueues()
     there: MatchQueues[Any, Any] = MatchQueues()
-    message, other = native.Envelope(1, 2), native.Envelope(1, 2)
+    message, other = unexpected(), unexpected()
     here.keep(message)
     there.keep(other)
     with pytest.raises(InternalError, match="elsewhere"):
         there.remove_unexpected(message)
     with pytest.raises(InternalError, match="anew"):
-        message.__init__(5, 6)  # type: ignore[misc]
+        message.__init__(None, here, 5, 6, 0, 0, rts=False, sync=False)  # type: ignore[misc]
     assert here.find_unexpected(1, 2) is message
     assert there.find_unexpected(1, 2) is other
 
 
 def test_messages_of_one_order_are_put_back_one_behind_the_other() -> None:
     queues: MatchQueues[Any, Any] = MatchQueues()
-    messages = [native.Envelope(1, 2) for _ in range(3)]
+    messages = [unexpected() for _ in range(3)]
     for message in messages:
         queues.restore(message)
     assert [*queues.unexpected()] == messages

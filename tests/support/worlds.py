@@ -63,11 +63,6 @@ def irecv(comm: Communicator, source: int = -1, tag: int = -1) -> Any:
     return comm.irecv(None, source, tag, bytes)
 
 
-def recv(comm: Communicator, source: int = -1, tag: int = -1) -> Any:
-    """Start receiving bytes as the native face does, from a message that is there if possible."""
-    return comm.recv_arrived(source, tag, bytes, None) or irecv(comm, source, tag)
-
-
 def irecv_into(comm: Communicator, memory: bytearray | memoryview, source: int = -1, tag: int = -1) -> Any:
     """Start receiving into memory; the result is the Status."""
     return comm.irecv(memoryview(memory), source, tag)

@@ -235,10 +235,6 @@ cdef class CommunicatorBase:
     def own_recv_object(self, codec, source, tag, status):
         """Check the thread as `admitted` does, and start to receive an object; return the request for the await."""
         self.admit()
-        if isinstance(self.matcher, MatchQueues) and (<MatchQueues>self.matcher).kept_queue.count:
-            arrived = self.recv_arrived(source, tag, codec, status)
-            if arrived is not None:
-                return awaitable_of(arrived)
         return awaitable_of(self.receive(None, source, tag, codec, status))
 
     cdef Request receive(self, memory, source, tag, decode, status):
@@ -267,21 +263,12 @@ cdef class CommunicatorBase:
         receive = <PostedReceive?>new_of(self._receive_class, _NO_ARGUMENTS)
         receive.prepare(self.engine, self.matcher, memory, s, t, ANY if s < 0 else self.targets[s], decode, status)
         receive.say(_RECV, self, s, t)
-        if self.posts_only():
-            (<MatchQueues?>self.matcher).post(receive)
-        else:
+        if not (
+            isinstance(self.engine, ProgressBase) and (<ProgressBase>self.engine).calm()
+            and isinstance(self.matcher, MatchQueues) and (<MatchQueues>self.matcher).meet(receive)
+        ):
             self.engine.receive(receive)
         return receive
-
-    cdef bint posts_only(self) except -1:
-        """Return True if a receive needs nothing but to be posted."""
-        if not isinstance(self.engine, ProgressBase) or not isinstance(self.matcher, MatchQueues):
-            return False
-        return (<ProgressBase>self.engine).calm() and (<MatchQueues>self.matcher).awaits_all()
-
-    def recv_arrived(self, source, tag, decode, status):
-        """Receive the object of a message that has arrived."""
-        raise NotImplementedError
 
     def _start_send(self, payload, nbytes, dest, tag, mode):
         """Start a send that is not as simple as most."""

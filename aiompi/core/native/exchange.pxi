@@ -179,9 +179,7 @@ cdef class BlockExchange(Request):
         receive._callbacks = [self]
         self.arrivals.append(receive)
         self.left += 1
-        if matcher.awaits_all():
-            matcher.post(receive)
-        else:
+        if not (engine.calm() and matcher.meet(receive)):
             engine.receive(receive)
         return 0
 

@@ -1,16 +1,41 @@
 # Matching: which message meets which receive. `aiompi.core.pure.matching` has the same classes in Python.
 
-cdef class Envelope:
-    """A message that has come before its receive: the part that matching uses."""
+cdef class PeerBase
+
+
+cdef class MessageBase:
+    """A message that has come, or was announced, before its receive: the part that messages use in the common case."""
 
     cdef entry_t entry
     cdef bint kept
+    cdef bint plain  # a receive may take the message without telling its sender
+    cdef object _data
+    cdef public object peer, matcher, landing, offer
+    cdef public uint64_t length, srqid, note
+    cdef public int64_t eager
+    cdef public bint rts, sync, asked, early
 
-    def __init__(self, int source, int tag):
+    def __init__(self, peer, matcher, int source, int tag, uint64_t length, uint64_t srqid, *, bint rts, bint sync):
         if self.kept:
             raise InternalError("a message that is kept is not made anew")
+        self.peer = peer
+        self.matcher = matcher
         self.entry.source = source
         self.entry.tag = tag
+        self.length = length
+        self.srqid = srqid
+        self.rts = rts
+        self.sync = sync
+
+    @property
+    def data(self):
+        if type(self._data) is bytearray:
+            self._data = PyMemoryView_FromObject(self._data)
+        return self._data
+
+    @data.setter
+    def data(self, data):
+        self._data = data
 
     @property
     def source(self):
@@ -36,8 +61,9 @@ cdef class MatchQueues:
     # The lists keep the objects in the queues alive, each at the `index` of its entry.
     cdef list _receives, _messages
     cdef uint64_t last
-    cdef public object sources
+    cdef public object sources, error
     cdef public dict early
+    cdef public list probes
 
     def __cinit__(self, *args, **kwargs):
         queue_init(&self.posted_queue)
@@ -48,6 +74,7 @@ cdef class MatchQueues:
     def __init__(self):
         self.sources = {}
         self.early = {}
+        self.probes = []
 
     @classmethod
     def __class_getitem__(cls, item):
@@ -72,9 +99,25 @@ cdef class MatchQueues:
         """Return True if messages of rank `rank` of the world surely carry the source number `source`."""
         return self.sources.get(rank) == source
 
-    cdef bint awaits_all(self) except -1:
-        """Return True if no message has come before its receive."""
-        return not self.kept_queue.count and not self.early
+    cdef bint keeps(self) except -1:
+        """Return True if an unexpected message is only to be kept: no probe waits for it, and receives can be posted."""
+        return not self.probes and self.error is None
+
+    cdef bint meet(self, PostedReceive receive) except -1:
+        """Post a receive, or give it the message that has come; return False if the general path must do it."""
+        cdef entry_t *found
+        cdef MessageBase message
+        if self.early:
+            return False
+        found = queue_search(&self.kept_queue, receive.entry.source, receive.entry.tag)
+        if found == NULL:
+            self.post(receive)
+            return True
+        message = <MessageBase>self._messages[found.index]
+        if not message.plain or not isinstance(message.peer, PeerBase):
+            return False
+        (<PeerBase>message.peer).hand_over(message, receive)
+        return True
 
     cdef int unpost(self, PostedReceive receive) except -1:
         if self._receives[receive.entry.index] is not receive:
@@ -143,19 +186,19 @@ cdef class MatchQueues:
             entry = entry.later
         return iter(found)
 
-    def keep(self, Envelope message not None):
+    def keep(self, MessageBase message not None):
         """Keep a message for which no receive is posted, behind all others."""
         self.last += 1
         message.entry.order = self.last
         self.hold(message)
         queue_append(&self.kept_queue, &message.entry)
 
-    def restore(self, Envelope message not None):
+    def restore(self, MessageBase message not None):
         """Put a matched message back in its place in the order of arrival, ahead of later ones of its sender."""
         self.hold(message)
         queue_insert(&self.kept_queue, &message.entry)
 
-    cdef int hold(self, Envelope message) except -1:
+    cdef int hold(self, MessageBase message) except -1:
         if message.kept:
             raise InternalError("a message is kept twice")
         message.entry.index = len(self._messages)
@@ -168,13 +211,13 @@ cdef class MatchQueues:
         cdef entry_t *found = queue_search(&self.kept_queue, source, tag)
         return None if found == NULL else self._messages[found.index]
 
-    def remove_unexpected(self, Envelope message not None):
+    def remove_unexpected(self, MessageBase message not None):
         """Remove a message that has been matched, or recalled by its sender."""
         if not message.kept:
             raise InternalError("a message that is removed was not kept")
         if self._messages[message.entry.index] is not message:
             raise InternalError("a message is kept elsewhere")
-        cdef Envelope other = <Envelope>self._messages.pop()
+        cdef MessageBase other = <MessageBase>self._messages.pop()
         queue_remove(&self.kept_queue, &message.entry)
         message.kept = False
         if other is not message:

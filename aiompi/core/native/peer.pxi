@@ -286,6 +286,51 @@ cdef class PeerBase:
             return None
         return queues.match(source, tag)
 
+    cdef bint keep(self, MessageBase message, header_t *h, const char *payload, int64_t nbytes) except -1:
+        """Keep an eager message that no receive matches; return False if the general path must do it.
+
+        No Python code may run here, as in `matched`.
+
+        Args:
+            message: a new object for it.
+        """
+        cdef PyObject *found = PyDict_GetItemWithError(self._contexts, h.context)
+        cdef MatchQueues queues
+        if found == NULL or h.srqid or nbytes >= LARGE or not self.may_hold(nbytes):
+            return False
+        queues = <MatchQueues?>found
+        if not queues.comes_from(self.rank, h.source) or not queues.keeps():
+            return False
+        try:
+            message._data = PyByteArray_FromStringAndSize(payload, nbytes)
+        except MemoryError:
+            return False  # the general path keeps it without its bytes
+        message.peer, message.matcher = self, queues
+        message.entry.source, message.entry.tag = h.source, h.tag
+        message.length, message.note, message.eager = nbytes, h.drqid, nbytes + OVERHEAD
+        message.plain = True
+        queues.keep(message)
+        self._held += message.eager
+        return True
+
+    cdef int hand_over(self, MessageBase message, PostedReceive receive) except -1:
+        """Give a message that is `plain` to the receive that matches it."""
+        cdef bytearray data
+        cdef int64_t eager = message.eager
+        if type(message._data) is not bytearray:
+            data = bytearray(message._data)
+        else:
+            data = <bytearray>message._data
+        (<MatchQueues?>message.matcher).remove_unexpected(message)
+        message._data = None
+        message.eager = 0
+        receive.entry.order = message.entry.order
+        receive.note = message.note
+        receive.take_own(message.entry.source, message.entry.tag, data)
+        self._held -= eager
+        self.spend(eager - OVERHEAD)
+        return 0
+
     cdef bint below_mark(self, int64_t length) noexcept:
         """Add an eager message to the credit that this rank owes; return False if credit is due now instead."""
         if self._owed + length + OVERHEAD >= self._ackmark:

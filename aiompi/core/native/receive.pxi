@@ -120,11 +120,20 @@ cdef class PostedReceive(Request):
         """
         cdef Py_buffer *view = buffer_of(payload)
         if own and self._memory is None:
-            self.source, self.tag, self.length = source, tag, view.len
-            self.data = payload
-            self.taken()
+            self.take_data(source, tag, payload, view.len)
         else:
             self.fill(source, tag, <const char *>view.buf, view.len)
+
+    cdef int take_own(self, int source, int tag, bytearray data) except -1:
+        """Do what `take` does with memory that now belongs to the receive."""
+        if self._memory is None:
+            return self.take_data(source, tag, data, len(data))
+        return self.fill(source, tag, PyByteArray_AS_STRING(data), len(data))
+
+    cdef int take_data(self, int source, int tag, data, uint64_t nbytes) except -1:
+        self.source, self.tag, self.length = source, tag, nbytes
+        self.data = data
+        return self.taken()
 
     cdef int comes(self, int source, int tag, uint64_t note, payload) except -1:
         """Take a whole message, after `MatchQueues.match`."""

@@ -188,8 +188,7 @@ class CommunicatorBase(Generic[R]):
     ) -> AwaitableCall[Any]:
         """Check the thread as `admitted` does, and start to receive an object; return the request for the await."""
         self.admitted()
-        arrived = self.recv_arrived(source, tag, codec, status) if self.matcher.arrivals else None
-        return self.own_recv(None, source, tag, codec, status) if arrived is None else AwaitableCall(arrived)
+        return self.own_recv(None, source, tag, codec, status)
 
     def irecv(
         self,
@@ -239,12 +238,6 @@ class CommunicatorBase(Generic[R]):
             As of `irecv`.
         """
         return AwaitableCall(self.irecv(memory, source, tag, decode, status))
-
-    def recv_arrived(
-        self, source: Any, tag: Any, decode: Callable[[bytearray | memoryview], Any], status: Status | None
-    ) -> Request[Any] | None:
-        """Receive the object of an arrived message, in half the time of `irecv`; None if `irecv` must be called."""
-        raise NotImplementedError
 
     def _start_send(
         self, payload: Sequence[bytes | memoryview], nbytes: int, dest: SupportsIndex, tag: SupportsIndex, mode: Mode

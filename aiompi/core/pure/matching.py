@@ -10,32 +10,63 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from aiompi.constants import ANY_SOURCE, ANY_TAG
 from aiompi.core.pure.receive import PostedReceive
 
 
-class Envelope:
-    """The part of an unexpected message for matching.
+class MessageBase:
+    """A message that has arrived, or was announced, before a receive for it was posted.
 
     Args:
+        peer: the sender.
+        matcher: the queues of its context.
         source, tag: envelope; the source is a rank of the communicator.
+        length: bytes of the message.
+        srqid: the sender's id for the message. The receiver sends this id to ask for a long message, or to acknowledge
+            a synchronous one.
+        rts: True if the message was announced, and the receiver must ask for it.
+        sync: True if the receiver acknowledges the match.
 
     Attributes:
         order: its position among the unexpected messages.
+        note: a number that the sender has sent to the receive, 0 if none.
+        asked: True if this rank has asked for the announcement.
+        early: True if a message of its context that was sent earlier has not been announced yet.
+        offer: the sender's memory from which a long message can be copied; None if the receiver must ask for it.
+        data: payload of a complete eager message; None if this rank had no memory for it.
+        landing: where the payload of an eager message is arriving.
+        eager: bytes of credit to be returned when it is consumed.
     """
 
-    __slots__ = ("order", "source", "tag")
+    __slots__ = (
+        "asked", "data", "eager", "early", "landing", "length", "matcher", "note", "offer", "order", "peer", "rts",
+        "source", "srqid", "sync", "tag",
+    )  # fmt: skip
 
-    def __init__(self, source: int, tag: int) -> None:
+    def __init__(
+        self, peer: Any, matcher: Any, source: int, tag: int, length: int, srqid: int, *, rts: bool, sync: bool
+    ) -> None:
+        self.peer = peer
+        self.matcher = matcher
         self.source = source
         self.tag = tag
         self.order = 0
+        self.length = length
+        self.srqid = srqid
+        self.rts = rts
+        self.sync = sync
+        self.asked = self.early = False
+        self.note = 0
+        self.eager = 0
+        self.data: memoryview | None = None
+        self.landing: Any = None
+        self.offer: Any = None
 
 
 R = TypeVar("R", bound=PostedReceive)
-M = TypeVar("M", bound=Envelope)
+M = TypeVar("M", bound=MessageBase)
 
 
 class MatchQueues(Generic[R, M]):
@@ -43,12 +74,15 @@ class MatchQueues(Generic[R, M]):
 
     Attributes:
         sources: rank of the world -> the source of its messages; empty until there is a communicator.
+        probes: the waiting probes.
+        error: why this context receives nothing any more; None as long as it receives.
         early: (source, tag) -> the unexpected messages that receives of any tag do not match yet (see
             `aiompi.engine.withheld`).
     """
 
     __slots__ = (
-        "_arrivals", "_disordered", "_only", "_order", "_posted", "_unexpected", "_wildcards", "early", "sources",
+        "_arrivals", "_disordered", "_only", "_order", "_posted", "_unexpected", "_wildcards", "early", "error",
+        "probes", "sources",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -62,6 +96,8 @@ class MatchQueues(Generic[R, M]):
         self._order = 0
         self.sources: Mapping[int, int] = {}
         self.early: dict[tuple[int, int], list[M]] = {}
+        self.probes: list[Any] = []
+        self.error: Exception | None = None
 
     @property
     def arrivals(self) -> int:
