@@ -1,6 +1,6 @@
 """The blocking, mpi4py-shaped face: `from aiompi import MPI`.
 
-Importing it does no I/O. The first use of a communicator joins the job, and the end of the process leaves it.
+Importing it does no I/O. A process joins the job at its first use of a communicator, and leaves the job when it ends.
 """
 
 from __future__ import annotations
@@ -131,15 +131,18 @@ def Init() -> None:
 
 
 def Is_initialized() -> bool:
-    """Return True if Init or the first use of a communicator has joined the job, also after Finalize (section 7.5)."""
+    """Return True once this process has joined the job, even after Finalize (section 7.5).
+
+    Init or the first use of a communicator joins the job.
+    """
     return _process.initialized
 
 
 def Finalize() -> None:
-    """End communication, and return when every rank of the job has called this (section 7.5).
+    """End communication, and return when every rank of the job has called Finalize (section 7.5).
 
-    A program that ends without this call leaves the job without waiting for the other ranks. While sessions are open,
-    this ends COMM_WORLD and COMM_SELF only, and the last `Session.Finalize` waits for the other ranks instead.
+    A process that ends without calling Finalize leaves the job without waiting for the other ranks. While sessions are
+    open, Finalize ends COMM_WORLD and COMM_SELF only. The last `Session.Finalize` then waits for the other ranks.
 
     Raises:
         LocalProtocolError: Finalize was called before.
@@ -168,7 +171,7 @@ def Attach_buffer(buf: _BufSpec | BufferAutomaticType) -> None:
 
 
 def Detach_buffer() -> _Any:
-    """Take the attached memory back when the messages in it have left (MPI_Buffer_detach, section 3.6).
+    """Wait until all messages in the attached buffer have left, then detach it (MPI_Buffer_detach, section 3.6).
 
     Returns:
         The object that was attached.
@@ -195,7 +198,7 @@ def Flush_buffer() -> None:
 
 
 def Iflush_buffer() -> Request[None]:
-    """Start to wait until the messages in the attached buffer have left (MPI_Buffer_iflush, MPI-4.1).
+    """Return a request that completes when all messages in the attached buffer have left (MPI_Buffer_iflush, MPI-4.1).
 
     Raises:
         InvalidBufferError: no buffer is attached.
@@ -238,7 +241,7 @@ def Free_mem(mem: buffer) -> None:
 
 
 def Wtime() -> float:
-    """Return the seconds since a moment in the past, the same for all processes of a machine (section 7.4)."""
+    """Return the seconds since a fixed time in the past. All processes of a machine share this time (section 7.4)."""
     return _monotonic()
 
 

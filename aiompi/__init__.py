@@ -10,13 +10,13 @@
 
     aiompi.run(main)
 
-This is the asyncio face, with the classes, errors and constants of daily use. `from aiompi import MPI` is the blocking
-face, with all names of the standard.
+This package is the asyncio API (the native face), with the classes, errors and constants of daily use.
+`from aiompi import MPI` imports the blocking API (the blocking face), with all names of the MPI standard.
 
-Names are imported on first use (PEP 562): the launcher imports parts of this package and needs neither NumPy nor the
-engine.
+The package imports a name on its first use (PEP 562), because the launcher imports parts of this package but needs
+neither NumPy nor the engine.
 
-PYTEST_DONT_REWRITE: pytest loads a plugin of this package, and need not rewrite its assertions.
+PYTEST_DONT_REWRITE tells pytest, which loads a plugin from this package, not to rewrite the package's assertions.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class Constant(int):
-    """A constant that is a default of arguments: its repr is its name, so that signatures and `help` show the name.
+    """A constant that serves as a default argument. Its repr is its name, so that signatures and `help` show the name.
 
     `str` and format strings show the number, and a pickled constant is a pickled number.
     """

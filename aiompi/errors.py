@@ -519,7 +519,8 @@ def Add_error_string(errorcode: int, string: str) -> None:
         string: the text, of at most MAX_ERROR_STRING characters.
 
     Raises:
-        InvalidArgumentError: the code is not an added one, or the text is longer than MAX_ERROR_STRING characters.
+        InvalidArgumentError: the program has not added the code, or the text is longer than MAX_ERROR_STRING
+            characters.
     """
     if len(text(string, "Add_error_string: string")) > MAX_ERROR_STRING:
         raise InvalidArgumentError(f"an error string of {len(string)} characters: {MAX_ERROR_STRING} are allowed")
@@ -561,7 +562,7 @@ def Remove_error_string(errorcode: int) -> None:
         errorcode: error code, or error class.
 
     Raises:
-        InvalidArgumentError: the code is not an added one, or has no string.
+        InvalidArgumentError: the program has not added the code, or the code has no string.
     """
     if _codes.strings.pop(_codes.check(errorcode), None) is None:
         raise InvalidArgumentError(f"error {errorcode} has no string that could be removed")
@@ -573,7 +574,7 @@ def last_used_code() -> int:
 
 
 def failure(error: BaseException) -> str:
-    """Return a description of an exception that ends a process, even if the exception fails to give its text.
+    """Return a description of an exception that ends a process, even if `str` fails for the exception.
 
     For a group of exceptions, the text describes the first exception that is not a group.
     """

@@ -8,13 +8,15 @@
         finally:
             print(call.name, time.perf_counter() - began)
 
-A hook replaces MPI_Xxx, and `call()` is PMPI_Xxx: the call itself, or the hook that was added before. Hooks do not see
-the calls that a hook makes, nor the calls that the library makes while it serves a call. `bypassed()` and `shifted()`
-hide the calls of other code in the same way. In the asyncio face a call starts an operation and returns an awaitable,
-so that a hook sees only the start of the operation. Use `add_done_callback` of the request to see the end.
+A hook replaces MPI_Xxx. In the hook, `call()` is PMPI_Xxx: it runs the call itself, or the hook that was added before.
+Hooks do not see the calls that a hook makes, nor the calls that the library makes while it serves a call. `bypassed()`
+and `shifted()` hide the calls of other code in the same way. In the asyncio face a call starts an operation and returns
+an awaitable, so that a hook sees only the start of the operation. Use `add_done_callback` of the request to see the
+end.
 
-Without hooks there is no cost: the methods are those that their classes define. The first hook wraps the methods, and
-the removal of the last hook unwraps them. A guard, which makes threads take turns, stays for the life of the process.
+Without hooks there is no cost, because no method is wrapped. The first hook wraps the methods, and the removal of the
+last hook unwraps them. A guard is another wrapper, which makes threads take turns. It stays for the life of the
+process.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ class Call:
         return hook(Call(self.name, self.receiver, self._function, self.args, self.kwargs, tuple(inner)))
 
     def denoted(self, kind: type[T]) -> Iterator[T]:
-        """Yield the objects of class `kind` that the receiver and the arguments denote, alone or in lists."""
+        """Yield the objects of class `kind` behind the handles in the receiver and the arguments, also in lists."""
         for value in (self.receiver, *self.args, *self.kwargs.values()):
             for item in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(item, Opaque) and isinstance(item._denoted, kind):
@@ -100,8 +102,8 @@ def add(hook: H, *, always: bool = False) -> H:
 
     Args:
         hook: returns the result for the program, usually that of `call()`.
-        always: True for a hook that belongs to the calls themselves, as error handlers do. Such a hook is inside all
-            other hooks and also sees the calls that other hooks make.
+        always: True for a hook that is a part of the calls themselves, such as the error handlers. Such a hook is
+            inside all other hooks and also sees the calls that other hooks make.
 
     Returns:
         The hook, so that this function can be used as a decorator.
@@ -180,17 +182,17 @@ def added(hook: H) -> Iterator[H]:
 
 
 def bypassed() -> AbstractContextManager[None]:
-    """Return a context whose calls only hooks with `always` see, like calls of PMPI_Xxx (section 8.1)."""
+    """Return a context in which only hooks with `always` see calls, as with PMPI_Xxx (section 8.1)."""
     return _At(_HOOK)
 
 
 def library() -> AbstractContextManager[None]:
-    """Return a context whose calls are part of another call, so that no hook at all sees them."""
+    """Return a context in which calls are parts of another call, so that no hook sees them."""
     return _At(_LIBRARY)
 
 
 class _At:
-    """Sets the level of the calls in a context; a class, because a generator takes longer than all else in a call."""
+    """A context that sets the level of calls; a class, because a generator would be the slowest part of a call."""
 
     __slots__ = ("_level", "_token")
 

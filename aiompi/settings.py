@@ -146,9 +146,9 @@ class Settings:
         eager_limit: bytes; messages up to this size are sent without asking the receiver.
         shm_eager_limit: bytes; longer messages between ranks of one host are copied once, directly from memory to
             memory, where the kernel allows it (`single_copy`). Without effect above eager_limit.
-        tcp_eager_limit: bytes; messages up to this size are sent over TCP without asking the receiver, because an
-            answer takes long there. Without effect below eager_limit.
-        eager_window: bytes of eager messages per peer that may wait at a receiver that does not receive.
+        tcp_eager_limit: bytes; messages up to this size are sent over TCP without asking the receiver, because waiting
+            for the receiver's answer takes long over TCP. Without effect below eager_limit.
+        eager_window: bytes of eager messages that each peer may have sent and this rank has not received yet.
         pickle: True if objects that msgpack cannot express may be pickled, and pickles may be read.
         transports: names of transports that may be used, comma-separated in the environment. Empty means all, with TCP
             only if ranks may be on other machines. Without shared_memory, ranks share no memory with their IMPI host
@@ -157,12 +157,13 @@ class Settings:
         single_copy: True if messages of more than shm_eager_limit bytes between ranks of one host are copied once,
             directly from memory to memory, where the kernel allows it.
         spin: seconds for which a waiting rank polls shared memory for messages before it sleeps; 0 for never. The
-            default, None, is 500e-6, or never if the host has more ranks than cores and a control group limits their
-            time. With more ranks than cores, a spinning rank yields the core at once to any other process.
+            default, None, means 500e-6 seconds; it means never if the host has more ranks than cores and a control
+            group limits their CPU time. With more ranks than cores, a spinning rank yields the core at once to any
+            other process.
         bind: address to which TCP listeners bind, or a name of this address. Empty means the addresses of `interface`.
         interface: interfaces whose addresses are published and listened on: names, numeric addresses and networks,
-            comma-separated, as "ib0,10.0.0.0/8". Peers try the addresses in this order. Empty means the address of this
-            host in the connection to the agent, or to the IMPI server in a job of several IMPI clients.
+            comma-separated, as "ib0,10.0.0.0/8". Peers try the addresses in this order. Empty means the local address
+            of the connection to the agent, or of the connection to the IMPI server in a job of several IMPI clients.
         port_range: ports of everything that listens for TCP, as "20000-20999". Empty means any free port.
         names: directory of published names (`Publish_name`), which only this user may enter. Empty means one in the
             directory for temporary files.
@@ -171,13 +172,13 @@ class Settings:
             client with "on" refuses such an implementation.
         tls_cert: file with a certificate and its chain. Without such a file, each process makes a certificate of its
             own.
-        tls_key: file with the private key of tls_cert; empty if it is in the same file.
-        tls_ca: file with the authorities that sign the certificates of the other hosts; empty for tls_cert itself.
+        tls_key: file with the private key of tls_cert; empty if the key is in the file of tls_cert.
+        tls_ca: file with the authorities that sign the certificates of the other hosts; empty if this file is tls_cert.
         engine: name of the process manager that has started this process, such as "pmi", or "none" to run alone. Empty
             means the process manager whose variables are set. Processes of `aiompi-launch` ignore it.
         pmix_library: path of libpmix.so.2. Empty means the library beside the program that has started this process, or
             else the library that the dynamic linker finds.
-        start_timeout: seconds in which all ranks that an engine has started must have joined.
+        start_timeout: seconds within which all ranks that a process manager (`engine`) has started must join the job.
         connect_timeout: seconds to wait for a connection, and then for the connected peer to prove the key. A rank that
             accepts a connection may take longer to answer, because it computes. A launched rank waits for its launcher
             as long as the launcher lives.
@@ -185,14 +186,16 @@ class Settings:
         impi_native: True if IMPI clients connect their ranks with each other when all clients are aiompi. Otherwise all
             traffic between the clients is IMPI traffic between their hosts.
         impi_any_source: True if hosts of other IMPI clients may connect from addresses that they have not published.
-        impi_start_timeout: seconds; 0 for never. If all clients are there, and one does not send a standard label that
-            the others wait for, the IMPI server fails the job after this time, or at most twice this time. A client
-            fails the job if the start has begun and the client receives nothing for this time.
-        impi_datalen: bytes of data that this client accepts in one IMPI packet; the smallest of all clients counts.
-            Each rank of another client may have impi_hiwater packets waiting here for a rank that does not receive.
-        impi_ackmark: IMPI packets after which a host acknowledges them; the smallest of all hosts counts.
-        impi_hiwater: number of IMPI packets that may be unacknowledged, at least impi_ackmark; the smallest of all
-            hosts counts.
+        impi_start_timeout: seconds; 0 for never. The IMPI server fails the job if all clients have joined and the
+            others wait for a standard label of one client for this time; detection takes up to twice this time. A
+            client fails the job if it receives nothing for this time after the start has begun.
+        impi_datalen: bytes of data that this client accepts in one IMPI packet; the job uses the smallest value of all
+            clients. Each rank of another client may have impi_hiwater packets waiting at this client for a rank that
+            does not receive.
+        impi_ackmark: number of received IMPI packets after which a host sends an acknowledgement; the job uses the
+            smallest value of all hosts.
+        impi_hiwater: number of IMPI packets that may be unacknowledged, at least impi_ackmark; the job uses the
+            smallest value of all hosts.
         impi_xsize: bytes from which collectives between IMPI clients use their long form, -1 for 1024; all clients
             must agree.
         impi_maxlinear: number of clients up to which collectives between IMPI clients are linear, -1 for 4; all clients
@@ -214,8 +217,8 @@ class Settings:
         heartbeat: seconds after which a rank that is stopped, or whose machine does not answer, is expelled from the
             job; 0 for never. The default, None, is 10 with --serve and in a job of several IMPI clients, and 20 with
             --hosts. It is 10 under other engines, Dask and Ray, where only machines are watched. Otherwise it is 0.
-        silence: seconds without data after which the launcher gives up a started host of --hosts; 0 for never. It gives
-            up a host sooner if the machine of the host does not answer.
+        silence: seconds without data from a host of --hosts, after its start, after which the launcher treats the host
+            as lost; 0 for never. If the machine of a host does not answer, the launcher treats the host as lost sooner.
         universe_size: the attribute UNIVERSE_SIZE: number of processes that the machines have room for. 0 means the
             slots of --hosts, or the cores of this machine if all ranks are on it, or else the number of ranks.
     """
@@ -286,8 +289,8 @@ def load(environ: Mapping[str, str] = os.environ, **overrides: Any) -> Settings:
         overrides: values that override the environment and `rc`.
 
     Raises:
-        InvalidArgumentError: a value cannot be read, the name of a variable is almost that of a setting, or there is no
-            setting with the name of an override.
+        InvalidArgumentError: a value cannot be read, the name of a variable looks like a misspelt setting, or an
+            override is not the name of a setting.
     """
     values: dict[str, Any] = {}
     for variable, text in environ.items():
@@ -433,8 +436,8 @@ class _Kind(NamedTuple):
 
     Attributes:
         read: returns the value of a string; raises ValueError if the string is wrong.
-        take: called with an object of the program and the name of the setting; returns the value, or raises TypeError
-            if the object is wrong.
+        take: called with an object that the program assigns and the name of the setting; returns the value, or raises
+            TypeError if the object is wrong.
     """
 
     read: Callable[[str], Any]

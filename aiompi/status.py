@@ -164,8 +164,8 @@ class Status:
             datatype: type with which the message was received or will be received.
 
         Returns:
-            The number of elements, with those of an incomplete last item; UNDEFINED if the message ends inside an
-            element.
+            The number of elements, including the elements of an incomplete last item; UNDEFINED if the message ends
+            inside an element.
 
         Raises:
             InvalidTypeError: the type is null or freed.

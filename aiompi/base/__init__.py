@@ -1,1 +1,1 @@
-"""Small modules that every layer uses: checks of arguments, handles, attributes, NumPy on demand, words, release."""
+"""Small modules for all layers: argument checks, handles, attributes, lazy NumPy, texts for messages, the version."""

@@ -39,7 +39,7 @@ def instance(value: object, kind: type[T], name: str, expected: str) -> T:
     """Return an object of class `kind`.
 
     Raises:
-        TypeError: the value is not of class `kind`; the message names the `expected` object.
+        TypeError: the value is not of class `kind`. The message contains the text `expected`.
     """
     if not isinstance(value, kind):
         raise unexpected(value, name, expected)
@@ -47,7 +47,7 @@ def instance(value: object, kind: type[T], name: str, expected: str) -> T:
 
 
 def unexpected(value: object, name: str, expected: str) -> TypeError:
-    """Return the error for an argument of a wrong type, such as the request of a call that was not awaited."""
+    """Return the error for an argument of a wrong type. If the argument is awaitable, the error advises to await it."""
     hint = "; await it, and give its result" if hasattr(type(value), "__await__") else ""
     return TypeError(f"{name} is {value!r}: expected {expected}{hint}")
 

@@ -1,4 +1,4 @@
-"""`ByClass`: state that a higher layer keeps at an object of a lower layer, which does not know the higher layer."""
+"""`ByClass`: objects that higher layers attach to an object of a lower layer, which does not know their classes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class ByClass(dict[type[Any], Any]):
         return cast("T | None", self.get(kind))
 
     def put(self, value: T) -> T:
-        """Keep an object in place of an earlier one of its class, and return it."""
+        """Store an object in place of any stored object of the same class, and return the new object."""
         self[type(value)] = value
         return value

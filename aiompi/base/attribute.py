@@ -1,6 +1,6 @@
 """Attributes: values that a program caches on its objects, with callbacks that copy and delete them (section 5.7).
 
-A key belongs to a process and serves all its objects of one kind: communicators, or datatypes. Callbacks have the
+A key is valid in one process, for all objects of one kind: communicators, datatypes or windows. Callbacks have the
 signature of mpi4py: object, key, value. Attributes are copied in the order in which they were set, and deleted in the
 reverse order.
 """
@@ -140,7 +140,7 @@ class Attributes:
 
     A value is removed even if its delete callback fails, so that no delete callback is called twice for a value.
 
-    Methods take the object as the program holds it and pass it to the callbacks.
+    The methods' argument `owner` is the program's handle of the object. They pass this handle to the callbacks.
 
     Args:
         keyvals: keys for objects of this kind.
@@ -187,7 +187,7 @@ class Attributes:
 
         Args:
             owner: object with these attributes.
-            duplicate: object that gets the new ones; passed to the delete callbacks if copying fails.
+            duplicate: object that gets the new attributes. If copying fails, the delete callbacks are called with it.
 
         Raises:
             aiompi.MPIError: a copy callback failed; the values copied before have been deleted again.
@@ -253,8 +253,9 @@ class Caching:
         """Create an attribute key for objects of this kind in this process (MPI_Keyval_create, section 5.7.1).
 
         Args:
-            copy_fn: returns the value of a duplicate from (object, keyval, value), or NotImplemented if the duplicate
-                gets no value. True copies the value (MPI_DUP_FN); None copies no value (MPI_NULL_COPY_FN).
+            copy_fn: called with (object, keyval, value) when the object is duplicated. Returns the value for the
+                duplicate, or NotImplemented if the duplicate gets no value. True copies the value (MPI_DUP_FN); None
+                copies no value (MPI_NULL_COPY_FN).
             delete_fn: called with (object, keyval, value) when the value is deleted or replaced, or the object
                 is freed.
             nopython: values must be integers.
@@ -283,11 +284,11 @@ class Caching:
         """Return the value under a key (MPI_Attr_get, section 5.7.1).
 
         Args:
-            keyval: key from `Create_keyval`; for communicators also TAG_UB, HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE,
-                APPNUM, LASTUSEDCODE, or a key of IMPI 0.0, section 2.5. IMPI_CLIENT_SIZE and IMPI_HOST_SIZE are the
-                numbers of clients and hosts of the communicator. IMPI_CLIENT_COLOR and IMPI_HOST_COLOR are the numbers
-                of this process's client and host among them.
-            default: returned if there is no value, so that a missing value differs from the value None.
+            keyval: key from `Create_keyval`, or a predefined key. The predefined keys of communicators are TAG_UB,
+                HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE, APPNUM, LASTUSEDCODE, and the keys of IMPI 0.0, section 2.5.
+                IMPI_CLIENT_SIZE and IMPI_HOST_SIZE are the numbers of clients and hosts of the communicator.
+                IMPI_CLIENT_COLOR and IMPI_HOST_COLOR are the indexes of this process's client and host.
+            default: returned if there is no value. It lets the program tell a missing value from the value None.
 
         Returns:
             The value, or `default` if there is none.
@@ -307,7 +308,7 @@ class Caching:
         Raises:
             InvalidKeyvalError: there is no such key, or the key is predefined.
             TypeError: the key is for integers, and the value is not one.
-            aiompi.MPIError: the callback that deletes the old value failed; the new one is not stored.
+            aiompi.MPIError: the delete callback of the old value failed. The new value is not stored.
         """
         self._attributes.set(self, keyval, attrval)
 

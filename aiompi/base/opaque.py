@@ -23,7 +23,7 @@ class Opaque:
 
     Attributes:
         _kind: class of the objects.
-        _constants: predefined handles, null ones included, by their names in the module of the class.
+        _constants: name -> predefined handle, including null handles. The module of the class defines these names.
         _advice: reason why a handle cannot be pickled, for messages.
     """
 
@@ -74,7 +74,7 @@ class Opaque:
 
     @property
     def handle(self) -> int:
-        """Number of the object that the handle denotes, equal for all its handles; 0 for a null handle."""
+        """Number of the denoted object, the same for all handles of the object; 0 for a null handle."""
         denoted = self._denoted
         if denoted is None:
             return 0
@@ -110,7 +110,7 @@ class Opaque:
         return cls._denote(denoted)
 
     def toint(self) -> int:
-        """Return the number of the object as in the ABI of MPI-5; the same as `handle`.
+        """Return the number of the object, which is also its `handle`. The MPI-5 ABI defines this conversion.
 
         Returns:
             The number.

@@ -11,7 +11,7 @@ _public: Final[set[type]] = set()
 
 
 def public(cls: C) -> C:
-    """Class decorator: put the name of a public class into the methods that it inherits from private classes.
+    """Class decorator: methods that a public class inherits from private classes get its name in `__qualname__`.
 
     Messages such as "Comm.send() got an unexpected keyword argument" then name a class that programs know. If two
     public classes inherit a method from one private class, the second one gets a copy of it.

@@ -1,4 +1,4 @@
-"""Error classes without an exception of their own: those of files, of windows, and of missing parts of MPI."""
+"""MPI error classes of files, windows and missing parts of MPI. They have no Python exception classes of their own."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Usage:
         self._cores: float | None = None
 
     def read(self, now: float) -> tuple[float | None, int, bool]:
-        """Return the cores that the process has used since the last call, its resident bytes, and True if it lives.
+        """Return the mean number of used cores since the last call, the resident bytes, and True if the process lives.
 
         Args:
             now: time in seconds. The first call returns None for the cores.

@@ -1,7 +1,7 @@
 """`python -m aiompi.bench`: the micro-benchmarks, unless the first argument names another command.
 
-The name of a family of figures with targets, such as `startup`, is short for `targets startup`, unless a
-micro-benchmark has the same name.
+If the first argument is the name of a family of figures, such as `startup`, the command is `targets startup`. A
+micro-benchmark with the same name takes precedence.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 1 when something could not be measured or written, 2 when the arguments are wrong, 130 when the
-        user interrupted, 141 when nothing reads the output: the code of a command that SIGPIPE ends.
+        user interrupted, 141 (the code of a process that SIGPIPE ended) when nothing reads the output.
     """
     argv = sys.argv[1:] if argv is None else argv
     first = argv[0] if argv else ""

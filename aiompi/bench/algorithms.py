@@ -1,4 +1,4 @@
-"""Comparison of the algorithms of collectives: the arguments and the table of `simulate` and `tune`."""
+"""Arguments and output table of the commands `simulate` and `tune`, which compare algorithms of collectives."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sizes_of(collective: str, sizes: Sequence[int]) -> Sequence[int]:
 
 
 def add_arguments(parser: argparse.ArgumentParser, ranks: str, sizes: str, most_ranks: int) -> None:
-    """Add the collectives, numbers of ranks and sizes; `ranks` and `sizes` are defaults, as on the command line."""
+    """Add arguments for collectives, ranks and sizes. `ranks` and `sizes` are their defaults in command-line syntax."""
     add, of_ranks = parser.add_argument, arguments.ascending(arguments.count(most_ranks))
     known = arguments.name(COLLECTIVES)
     add("collectives", nargs="*", action=arguments.Once, metavar="collective", type=known, help="all by default")

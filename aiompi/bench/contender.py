@@ -68,7 +68,7 @@ def aiompi_job(processes: int, *variables: str, face: str = "blocking") -> Conte
 
 
 def forms() -> dict[str, tuple[str, ...]]:
-    """Return the forms of the core that are installed: by name, the variables that select each."""
+    """Return the installed forms of the core: name -> environment variables that select the form."""
     names = ["pure"] if core.form == "pure" else ["pure", "native"]
     return {name: (f"AIOMPI_CORE={name}",) for name in names}
 
@@ -194,7 +194,7 @@ def installed(distribution: str, name: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of measured processes: that of this process, but with compiled modules kept."""
+    """Return the environment for measured processes: a copy of `os.environ` that lets Python write bytecode files."""
     kept: Mapping[str, str] = os.environ
     return {name: value for name, value in kept.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
@@ -299,7 +299,7 @@ class Conversation:
 
 
 def on_core(contender: Contender, core: int) -> Contender:
-    """Return the contender with all processes on one core from their start, so that they see one core."""
+    """Return the contender with all its processes bound to one core from their start, so that they detect one core."""
     return Contender(contender.name, ("taskset", "--cpu-list", str(core), *contender.command))
 
 
@@ -308,7 +308,7 @@ def conversations(*contenders: Contender, processes: int = 2) -> Iterator[tuple[
     """Return a context with conversations with several contenders, in their order.
 
     Args:
-        processes: number of processes of each; each process has a core of its own if there are enough cores.
+        processes: processes per contender. Those of one contender run on different cores if there are enough cores.
     """
     with contextlib.ExitStack() as stack:
         everyone = tuple(stack.enter_context(Conversation(contender)) for contender in contenders)

@@ -33,7 +33,7 @@ _LATENCY: Final = Path("/dev/cpu_dma_latency")
 
 @contextlib.contextmanager
 def idle_cores(awake: bool, device: Path = _LATENCY) -> Iterator[None]:
-    """Return a context in which idle cores do not sleep if `awake` is True, so that they wake at once.
+    """Return a context that, if `awake` is True, keeps idle cores out of sleep states, from which they wake slowly.
 
     Raises:
         BenchError: this process may not open that device.
@@ -66,7 +66,7 @@ def machine() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Return the kernel's name for the model of the cores, "" if it has none."""
+    """Return the model name of the processor from /proc/cpuinfo, "" if that file has none."""
     lines = _PROCESSORS.read_text(errors="replace").splitlines() if _PROCESSORS.exists() else []
     parts = (line.partition(":") for line in lines)
     return next((value.strip() for name, _, value in parts if name.strip() == "model name"), "")

@@ -1,4 +1,4 @@
-"""Samples: sides of a comparison that take turns, and functions that compute samples from their answers."""
+"""Sides of a comparison, which take turns, and functions that compute a sample (a number) from a side's answer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def callers(
         work: the work without the number of calls.
         conversations: conversation with each side.
         value: computes a sample from an answer.
-        calls: number of calls; None for as many as the slowest side makes in a turn, according to a trial.
+        calls: calls per turn. None: the number of calls that the slowest side can make in a turn, from a trial.
     """
     if calls is None:
         trials = [slowest(conversation.ask({**work, "calls": 1})) for conversation in conversations]

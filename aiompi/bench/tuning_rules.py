@@ -1,7 +1,7 @@
-"""Rules from measured times: which algorithm to use from which size, and for how many ranks.
+"""Derives rules from measured times: which algorithm to use up to which size and up to which number of ranks.
 
-The times say nothing about more ranks than were measured, about ranks that share no memory, or about objects. The
-present rules for these stay.
+No times are measured for larger numbers of ranks, for ranks that share no memory, and for objects. The present rules
+for these cases stay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def derive(collective: str, sizes: Sequence[int], measured: Mapping[int, Times])
         measured: number of ranks, ascending -> times.
 
     Returns:
-        The present rules for objects, then rules by size for up to each number of ranks, then the other present rules.
+        The present rules for objects, then the new rules by number of ranks and size, then the other present rules.
     """
     present = tuning()[collective]
     rules = [rule for rule in present if rule.objects]
@@ -54,7 +54,7 @@ def _incumbent(present: Sequence[Rule], ranks: int, size: int) -> str:
 
 
 def _covers(following: Rule, rule: Rule) -> bool:
-    """Return True if the following rule chooses the same algorithm, with no narrower limits."""
+    """Return True if `following` makes `rule` redundant: it has the same algorithm and no narrower limits."""
     limits = [(getattr(following, name), getattr(rule, name)) for name in ("max_ranks", "max_bytes", "max_total")]
     wider = all(limit is None or (other is not None and limit >= other) for limit, other in limits)
     wider = wider and not following.power_of_two and (rule.shared_memory or not following.shared_memory)
@@ -92,7 +92,7 @@ def _by_size(sizes: Sequence[int], times: Times, incumbent: str) -> Iterator[tup
 
 
 def _winners(times: Times, number: int, incumbent: str) -> list[str]:
-    """Return the fastest algorithm for each size; the previous one stays unless another is faster by the margin."""
+    """Return an algorithm for each size. The algorithm of the preceding size stays if no other is faster by MARGIN."""
     winners = [incumbent]
     for i in range(number):
         fastest = min(times, key=lambda name: times[name][i])
@@ -102,6 +102,6 @@ def _winners(times: Times, number: int, incumbent: str) -> list[str]:
 
 
 def _between(size: int, larger: int) -> int:
-    """Return the power of two that is nearest to the geometric mean of two sizes and not below the smaller size."""
+    """Return the power of two nearest to the geometric mean of two sizes, or the smaller size if this is larger."""
     middle = math.sqrt(max(size, 1) * larger)
     return max(size, 1 << round(math.log2(middle)))

@@ -1,7 +1,7 @@
 """Accumulators: the partial results of a reduction, vectors in memory or Python objects.
 
 Operands are combined in the order of ranks (section 4.9.4), even if the operation commutes. Results are then the same
-on all ranks to the last bit, and the same whenever the same algorithm runs on the same number of ranks.
+on all ranks to the last bit. They are also the same in each call with the same algorithm and number of ranks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ObjectCodec(Protocol):
     """Converts objects to messages and back."""
 
     def dumps(self, obj: Any) -> tuple[Payload, int]:
-        """Return the message of an object: memory in pieces, and their total length in bytes."""
+        """Return a serialised object as pieces of memory, and their total length in bytes."""
 
     def loads(self, data: memoryview) -> Any:
         """Return the object of a message. It may keep using the memory."""
@@ -43,8 +43,8 @@ class ObjectCodec(Protocol):
 class Accumulator(ABC):
     """The partial result of one rank, at first its own contribution.
 
-    Receive the partial result of other ranks into `incoming()`, then `absorb` or `adopt` the result. No send of
-    `block()` may be in progress then, because its memory is reused.
+    Receive the partial result of other ranks into `incoming()`, then `absorb` or `adopt` the result. At that time no
+    send of `block()` may be in progress, because `absorb` and `adopt` reuse its memory.
     """
 
     __slots__ = ()
@@ -71,7 +71,7 @@ class Accumulator(ABC):
 
 
 async def exchange(channel: Channel, given: Accumulator, kept: Accumulator, partner: int) -> None:
-    """Send the partial result `given` to a partner, and combine the received one with `kept` (or `given` itself)."""
+    """Send `given` to a partner, and combine the partner's partial result with `kept`, which may be `given` itself."""
     arrival = kept.incoming().irecv(channel, partner)
     send = given.block().isend(channel, partner)
     await arrival
@@ -230,7 +230,7 @@ class Vector(Accumulator):
         return Vector(self._op, self._datatype, room.memory, None, own=True, pool=self._pool)
 
     def replacement(self) -> Block:
-        """Return room for a result that replaces the partial one; no `adopt` is needed."""
+        """Return room to receive a result that replaces the partial result. No `adopt` is needed."""
         return Block(self._replaced())
 
     def _replaced(self) -> memoryview:
@@ -339,7 +339,7 @@ class VectorAccumulator(Vector):
     Args:
         value: contribution of this rank; unchanged unless it is `result`.
         result: destination of the result; None if this rank gets no result. If `result` has as many items as `value`,
-            partial results are stored in it, too. Otherwise its number of items is that of the algorithm's result.
+            partial results are stored in it, too. Otherwise `result` has as many items as the result of the algorithm.
         op: operation, defined for the datatype.
     """
 
@@ -390,7 +390,7 @@ class ObjectAccumulator(Accumulator):
 
     @property
     def own(self) -> Any:
-        """The partial result, which the caller may keep and change; of a mutable contribution, a copy."""
+        """The partial result, which the caller may keep and change. A mutable contribution is copied first."""
         if self._value is self._given and type(self._value) not in UNCHANGING:
             block = self.block()
             self._become(self._codec.loads(joined(block.payload, block.nbytes)))

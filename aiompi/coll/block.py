@@ -18,7 +18,7 @@ class Block:
     """The contribution of one rank, or room for it.
 
     A block with memory is a part of a user's buffer: sends read this buffer, and receives write it. A block without
-    memory holds the bytes of a serialised object, of any length, which are forwarded unchanged.
+    memory holds the bytes of a serialised object. These bytes may have any length, and are forwarded unchanged.
 
     Args:
         memory: memory of the block; None for an object.
@@ -150,7 +150,7 @@ class BlockReceive:
 
 
 def compare(channel: Channel, source: int, theirs: int) -> None:
-    """Compare the calls of another rank and of this rank, if both are known.
+    """Check by their notes that another rank and this rank make the same call. A note of 0 is not checked.
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: the other rank has called another collective, or has passed

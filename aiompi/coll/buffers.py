@@ -1,35 +1,35 @@
 """Collectives on buffers: mpi4py's upper-case methods (chapter 4).
 
-A call checks its arguments, starts the collective and returns its request. The method `init` binds the arguments to a
-persistent request instead, and `using` names the algorithm (see `Prepared`). The methods of the same names in
-`aiompi.face.native.collective` describe the arguments. `aiompi.datatype.buffer.bufspec` describes buffer
-specifications, and `aiompi.datatype.buffer.vector` those with a block per rank. An explicit count is the count of one
-rank's block. Buffers belong to the operation until the request is complete. Arguments that matter only at the root are
-ignored elsewhere.
+A call checks its arguments, starts the collective and returns its request. Each collective also has a method `init`,
+which binds the arguments to a persistent request, and a method `using`, which fixes the algorithm (see `Prepared`). The
+methods of the same names in `aiompi.face.native.collective` describe the arguments. `aiompi.datatype.buffer.bufspec`
+describes buffer specifications, and `aiompi.datatype.buffer.vector` those with a block per rank. An explicit count is
+the count of one rank's block. Buffers belong to the operation until the request is complete. Arguments that matter only
+at the root are ignored elsewhere.
 
-Messages are packed. Blocks without gaps are sent from and received into the user's memory; others are packed at the
-start, and unpacked when the algorithm has ended.
+Messages are packed. Blocks without gaps are sent from and received into the user's memory directly. Blocks with gaps
+are packed before the algorithm runs, and received blocks are unpacked after it.
 
 A call raises at once:
 
-    InvalidRootError     the root is no rank of the communicator
-    InvalidBufferError   memory too small, read-only where it receives, shared by both buffers or by blocks that
-                         receive, or IN_PLACE where it is not allowed
-    InvalidCountError    blocks of send and receive buffer differ in size, or a buffer is no whole number of blocks
-    InvalidTypeError     no datatype corresponds to the elements; a datatype that is not committed, or overlaps where
-                         it receives; different datatypes in a reduction
+    InvalidRootError     the root is not a rank of the communicator
+    InvalidBufferError   a buffer is too small; a receive buffer is read-only; send and receive buffer, or two receive
+                         blocks, overlap; IN_PLACE is not allowed here
+    InvalidCountError    send and receive blocks differ in size, or a buffer is not a whole number of blocks
+    InvalidTypeError     no datatype corresponds to the elements; a datatype is not committed; a receive datatype
+                         overlaps itself; the buffers of a reduction have different datatypes
     InvalidOpError       the operation is not defined for the datatype
-    InvalidArgumentError a list is not as long as there are ranks
-    TypeError            not a buffer specification
+    InvalidArgumentError a list does not have one item per rank
+    TypeError            an argument is not a buffer specification
 
 The await raises TruncationError or InvalidCountError if another rank has sent more or less than this rank expects
 (section 4.1).
 
-On an intercommunicator the collectives that MPI-2 defines there run between its groups (MPI-2, section 5.2.2 of
-MPI-3.1). IN_PLACE is not allowed. The root passes ROOT; it receives no block in a scatter, and contributes none to a
-gather. The other ranks of its group pass PROC_NULL and take no part; their other arguments are ignored. Collectives
-that move data have one block for each rank of the remote group. In reductions each group gets the combined
-contributions of the other group, and `recvcounts` is for the local group.
+MPI-2 defines some of the collectives for intercommunicators (section 5.2.2 of MPI-3.1). They run between the two
+groups. IN_PLACE is not allowed. The root passes ROOT; it receives no block in a scatter, and contributes none to a
+gather. The other ranks of the root's group pass PROC_NULL and take no part; their other arguments are ignored.
+Collectives that move data have one block for each rank of the remote group. In reductions each group gets the combined
+contributions of the other group. `recvcounts` has one count for each rank of the local group.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def scatter(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
 
 @Prepared
 def scatterv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
-    """Give rank i its block, of any length, of the root's buffer (MPI_Scatterv, section 4.6)."""
+    """Give block i of the root's buffer to rank i; blocks may differ in length (MPI_Scatterv, section 4.6)."""
     root, is_root = call.root(root)
     sources = call.vector(resolve_vector_send, sendspec, "sendbuf") if is_root else None
     return _scatter(call, sources, recvspec, root, equal=False)
@@ -136,7 +136,7 @@ def gather(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
 
 @Prepared
 def gatherv(call: Call, sendspec: object, recvspec: object, root: int) -> Run:
-    """Store the block of rank i at its place in the root's buffer (MPI_Gatherv, section 4.5)."""
+    """Store the block of rank i at displacement i of the root's buffer (MPI_Gatherv, section 4.5)."""
     root, is_root = call.root(root)
     places = call.vector(resolve_vector_recv, recvspec, "recvbuf") if is_root else None
     return _gather(call, sendspec, places, root, equal=False)
@@ -165,7 +165,7 @@ def allgather(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @Prepared
 def allgatherv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Store the block of rank i at its place in every rank's buffer (MPI_Allgatherv, section 4.7)."""
+    """Store the block of rank i at displacement i of every rank's buffer (MPI_Allgatherv, section 4.7)."""
     places = call.vector(resolve_vector_recv, recvspec, "recvbuf")
     return _allgather(call, sendspec, places, equal=False)
 
@@ -199,7 +199,7 @@ def alltoall(call: Call, sendspec: object, recvspec: object) -> Run:
 
 @Prepared
 def alltoallv(call: Call, sendspec: object, recvspec: object) -> Run:
-    """Store rank i's block for rank j at its place in rank j's buffer (MPI_Alltoallv, section 4.8)."""
+    """Store block j of rank i at displacement i of rank j's buffer (MPI_Alltoallv, section 4.8)."""
     return _alltoall_any(call, sendspec, recvspec, resolve_vector_send, resolve_vector_recv)
 
 
@@ -388,7 +388,10 @@ def _check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> 
 
 
 def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> Run:
-    """Exchange the counts first. Both steps use the same channel, in which messages do not overtake each other."""
+    """Exchange the counts, then run the reduce-scatter.
+
+    Both steps use the same channel, in which messages do not overtake each other.
+    """
     _check_segment(call, sendbuf, recvbuf, recvbuf.count)
     op = call.check_op(op, sendbuf)
     exchange = Call(call.comm, call.name).select(registry.ALLGATHER, COUNT_BYTES)

@@ -1,4 +1,4 @@
-"""The call of a collective on buffers: it checks the arguments, selects the algorithm, and starts it."""
+"""Calls of collectives on buffers: checking the arguments, selecting the algorithm, and starting the algorithm."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def checked_root(comm: Communicator, root: int, operation: str) -> tuple[int, in
     """Check the root of a collective.
 
     Returns:
-        (root, rank of the root in its group, True at the root). The first is an int, whatever integer the program has
-        passed. The second is None at the other ranks of the root's group in an intercommunicator.
+        (root, rank of the root in its group, True at the root). The root is an int even if the program has passed
+        another integer type. The rank is None if this rank has passed PROC_NULL on an intercommunicator.
 
     Raises:
-        InvalidRootError: the root is not a rank of the communicator; on an intercommunicator, not ROOT, PROC_NULL or a
-            rank of the remote group.
+        InvalidRootError: the root is not a rank of the communicator. On an intercommunicator: the root is neither ROOT,
+            nor PROC_NULL, nor a rank of the remote group.
         TypeError: it is no integer.
     """
     if comm.remote is None:
@@ -78,7 +78,7 @@ def checked_root(comm: Communicator, root: int, operation: str) -> tuple[int, in
 
 
 class Stage:
-    """The blocks of one run; `finish` unpacks the received blocks into buffers with gaps."""
+    """The blocks of one run of a collective; `finish` unpacks received blocks into the buffers that have gaps."""
 
     __slots__ = ("_received",)
 
@@ -103,16 +103,20 @@ class Stage:
         return block
 
     def own(self, block: Block, buffer: Buffer) -> Block:
-        """Return a block for a buffer whose contents `block` already holds: the buffer's own memory, or `block`."""
+        """Return a block for a buffer whose contents are already in `block`.
+
+        The result is the buffer's memory if this has no gaps, otherwise `block`.
+        """
         if buffer.contiguous:
             return self.incoming(buffer)
         self._received.append((buffer, block))
         return block
 
     def contribution(self, own: Buffer | None, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
-        """Return the own block for `Call.contribution`, and the blocks of all ranks.
+        """Return the block of this rank's contribution `own`, and the blocks of all ranks.
 
-        The own block may be one of these blocks, and is empty without a contribution.
+        The block of the contribution is empty if `own` is None. It is one of the blocks of all ranks if `own` is one of
+        `places`.
         """
         block = Block() if own is None else self.outgoing(own)
         return block, [block if place is own else self.incoming(place) for place in places]
@@ -169,7 +173,7 @@ class Call:
 
     @property
     def note(self) -> int:
-        """The note of the messages, for other ranks to compare; valid once the arguments have been checked."""
+        """The number by which ranks compare calls; messages carry it. Valid once the arguments have been checked."""
         return note_of(self.name, self._root, self._operation) | self._lengths << LENGTHS
 
     def checked(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -272,10 +276,10 @@ class Call:
         return self.checked(resolve, spec, name, number) if number else []
 
     def contribution(self, spec: object, places: Sequence[Buffer] | None) -> Buffer:
-        """Return this rank's contribution to blocks of all ranks; for IN_PLACE or None, its block of `places`.
+        """Return the buffer with this rank's contribution; if `spec` is IN_PLACE or None, this rank's item of `places`.
 
         Args:
-            places: destinations of the blocks; None if they do not go to this rank.
+            places: receive buffers for the blocks of all ranks; None if this rank receives no blocks.
         """
         if places is None:
             return self.send(spec)
@@ -350,7 +354,7 @@ class Call:
             )
 
     def agree_on(self, lengths: Sequence[int]) -> None:
-        """Put a digest of the lengths of all blocks into the note: they must be the same on all ranks."""
+        """Put a digest of the lengths of all blocks into the note, so that ranks with different lengths notice it."""
         self._lengths = digest(lengths)
 
     def check_apart(self, sources: Sequence[Buffer], places: Sequence[Buffer]) -> None:
@@ -369,12 +373,12 @@ class Call:
 
 
 def _direct(name: str) -> Callable[..., Request[Any] | None] | None:
-    """Return the function of the core for a collective among ranks with slots; None if it has none."""
+    """Return the core's function that runs a collective through slots; None if the core has no such function."""
     return getattr(SlotGroup, name, None) if core.form == "native" else None
 
 
 def _by_messages(name: str) -> Callable[..., Request[Any] | None] | None:
-    """Return the function of the core for a collective among ranks that share memory; None if it has none."""
+    """Return the core's function that runs a collective by messages in shared memory; None if the core has none."""
     return exchange_blocks if core.form == "native" and name == "alltoallw" else None
 
 
@@ -410,8 +414,8 @@ class Prepared(Generic[P]):
     def begin(self, comm: Communicator, /, *args: Any) -> Request[None]:
         """Start the collective.
 
-        The caller waits for the request at once, first by `Request.spin` and then by its driver. The core itself serves
-        calls with common arguments among ranks that share memory.
+        The caller must wait for the request at once, first by `Request.spin` and then by the driver. The core itself
+        serves calls with common arguments among ranks that share memory.
         """
         slots = comm.slots
         if slots is not None and self._direct is not None:
@@ -462,7 +466,7 @@ class Prepared(Generic[P]):
     def using(self, algorithm: str | None) -> Prepared[P]:
         """Return the collective with a fixed algorithm, the same on all ranks; None for the usual choice.
 
-        Calls raise InvalidArgumentError if no algorithm has the name, or if it cannot serve them.
+        A call raises InvalidArgumentError if no algorithm has the name, or if the algorithm cannot serve the call.
         """
         if algorithm is None:
             return self

@@ -44,7 +44,7 @@ class TypedBlock(Block):
 
 
 class ExternalAccumulator(VectorAccumulator):
-    """The contribution to a reduction of buffers over IMPI clients, and its result; see `VectorAccumulator`.
+    """The contribution and the result of a reduction on buffers between IMPI clients; see `VectorAccumulator`.
 
     It is combined in native representation, and cannot be cut.
     """
@@ -76,7 +76,7 @@ class ExternalAccumulator(VectorAccumulator):
         super().adopt()
 
     def _read(self) -> None:
-        """Convert the received items to native representation, only once, because `absorb` may call `adopt`."""
+        """Convert the received items to native representation, but only once: `absorb` may call `adopt`."""
         arrived, self._arrived = self._arrived, None
         if arrived is None:
             return

@@ -1,10 +1,11 @@
 """The collectives on buffers between neighbours in a topology (section 7.6 of MPI-3.1).
 
-There is one block for each neighbour, in the order of `neighbors` of the topology. Blocks of PROC_NULL, beyond the
-border of a grid, are counted, but not sent or changed. A buffer for no neighbours is ignored. IN_PLACE is not allowed.
-Besides the errors of other collectives, calls raise
+A buffer has one block for each neighbour, in the order in which the topology's method `neighbors` returns them. A
+neighbour beyond the border of a grid is PROC_NULL: the buffer has a block for it, which is neither sent nor changed. A
+buffer for no neighbours is ignored. IN_PLACE is not allowed. Besides the errors of other collectives, calls raise
 
-    InvalidTopologyError     the communicator has no topology, or a graph with edges that lead in one direction only
+    InvalidTopologyError     the communicator has no topology, or its topology is a graph with more edges from one
+                             process to another than back
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def _alltoall_any(
 
 
 def _exchange(call: Call, near: Edges, sources: Sequence[Buffer], places: Sequence[Buffer], times: int = 1) -> Run:
-    """Return the function that sends the sources, `times` times over, and fills the places."""
+    """Return the function that sends each source to `times` neighbours, and receives into the places."""
     call.check_apart(sources, places)
 
     async def run(channel: Channel) -> None:

@@ -8,8 +8,8 @@ are encoded and decoded in slices.
 
 On an intercommunicator the results come from the contributions of the remote group (MPI-2, section 5.2.2 of MPI-3.1).
 Roots are ROOT, PROC_NULL, or ranks of the remote group. In the group of the root only the root has a result. With bcast
-and scatter not even the root has a result. `algorithm` names the algorithm on a communicator of one group; all ranks
-give the same name. By default settings and tuning data decide.
+and scatter not even the root has a result. On an intracommunicator `algorithm` names the algorithm; all ranks must pass
+the same name. By default settings and tuning data decide.
 
 The call itself raises InvalidRootError for a wrong root; InvalidCommError if the collective is not defined on an
 intercommunicator; InvalidArgumentError for a wrong number of objects or an unknown algorithm; InvalidOpError for an
@@ -217,7 +217,8 @@ def neighbor_allgather(comm: Communicator, codec: ObjectCodec, obj: Any) -> Requ
     """Collect the objects of all neighbours, in the order of incoming edges; None for PROC_NULL.
 
     Raises:
-        InvalidTopologyError: the communicator has no topology, or a graph with more edges in one direction than back.
+        InvalidTopologyError: the communicator has no topology, or its topology is a graph with more edges from one
+            process to another than back.
     """
     near = Edges.of(comm, "neighbor_allgather")
     call = _Objects(comm, codec)
@@ -261,7 +262,9 @@ def _exchange_with_neighbors(
 
 
 class _Objects:
-    """Encodes and decodes the objects of a call; in an event loop, large ones in slices after the call has started.
+    """Encodes and decodes the objects of a call.
+
+    In an event loop, large objects are encoded and decoded in slices, after the call has started.
 
     Args:
         comm: communicator of the call.
@@ -277,7 +280,7 @@ class _Objects:
         self._encodings: list[tuple[Block, Generator[None, None, tuple[Payload, int]]]] = []
 
     def block(self, obj: Any) -> Block:
-        """Return the block of an object; if the object is large, the block is empty before `move`."""
+        """Return the block of an object; if the object is large, the block is empty until `move` encodes it."""
         stepwise = self._stepwise
         if stepwise is not None and stepwise.is_large(obj):
             block = Block()
@@ -286,10 +289,10 @@ class _Objects:
         return Block.holding(*self._codec.dumps(obj))
 
     def blocks(self, sequence: Sequence[Any] | None, operation: str) -> list[Block]:
-        """Return a block with the object for each rank: of the communicator, or of the remote group.
+        """Return one block, with an object, for each rank of the communicator or of the remote group.
 
         Raises:
-            InvalidArgumentError: the number of objects is not the number of these ranks.
+            InvalidArgumentError: the sequence does not have one object for each of these ranks.
             TypeError: the argument is no sequence.
         """
         comm, size = self.comm, len(self.comm.targets)
@@ -305,7 +308,7 @@ class _Objects:
         return [self.block(item) for item in items]
 
     def move(self, channel: Channel, algorithm: Callable[[], Coroutine[Any, None, None]]) -> Coroutine[Any, None, None]:
-        """Run the algorithm once large objects are encoded; later calls of this rank use slots only after its end."""
+        """Encode the large objects, then run the algorithm. Later calls of this rank use slots only after its end."""
         if not self._encodings:
             return algorithm()
 
@@ -329,7 +332,7 @@ class _Objects:
 
 
 def _copy(block: Block) -> Block:
-    """Return a block whose object shares no memory with the contribution of this rank."""
+    """Return a copy of a block: its object then shares no memory with the contribution of this rank."""
     copy = Block()
     copy.copy(block)
     return copy
@@ -354,7 +357,7 @@ def _start(comm: Communicator, run: Callable[[Channel], Coroutine[Any, None, T]]
 
 
 def _empty(comm: Communicator) -> list[Block]:
-    """Return an empty block for each rank: of the communicator, or of the remote group."""
+    """Return one empty block for each rank of the communicator or of the remote group."""
     return [Block() for _ in comm.targets]
 
 

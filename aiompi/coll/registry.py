@@ -1,8 +1,8 @@
 """Registry: the collectives, and the algorithms of each by name.
 
 An algorithm is a coroutine function in the module of its collective. Its name is the name of the function. The first
-argument is the channel. The module describes the other arguments, which are the same for all algorithms of a
-collective.
+argument is the channel. The docstring of the module describes the other arguments, which are the same for all
+algorithms of a collective.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Algorithm(NamedTuple, Generic[P]):
             operations.
         any_form: True if the algorithm moves blocks and accumulators as a whole. Otherwise it cuts them into pieces,
             and serves only buffers whose length all ranks know.
-        any_lengths: True if the blocks of buffers may differ in length, as in Gatherv. If all ranks know the lengths,
-            an algorithm that cuts blocks may have this property, too.
+        any_lengths: True if the blocks of buffers may differ in length, as in Gatherv. An algorithm that cuts blocks
+            can also have `any_lengths`, if all ranks know all lengths, as in Allgatherv.
     """
 
     run: Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]
@@ -67,8 +67,8 @@ class Collective(Generic[P]):
         algorithms: by name.
         over_clients: algorithms of IMPI 0.0, for buffers on communicators that span clients. The first algorithm that
             can serve a call is used. Empty for a collective that is not in IMPI 0.0.
-        between_groups: algorithm for intercommunicators; None if the collective is not defined there, and for
-            Allgather, which uses the algorithm of Alltoall.
+        between_groups: algorithm for intercommunicators. None if the collective is not defined there. Also None for
+            Allgather, which uses the algorithm of Alltoall there.
     """
 
     name: str

@@ -1,13 +1,13 @@
 """Selection: which algorithm serves a call.
 
 A call may name an algorithm. The setting `coll` names an algorithm for a collective
-(AIOMPI_COLL="bcast=binomial,reduce=binomial"); it is used for the calls that it can serve. Otherwise `tuning.json`
-decides. It has a list of rules for each collective; the first rule that applies to the call, and whose algorithm can
-serve it, wins. A rule applies to at most `max_ranks` ranks, `max_bytes` bytes of a block, and `max_total` bytes of the
-blocks of all ranks; an omitted limit is no limit. It may have further conditions: `power_of_two`, for the number of
-ranks; `objects`, if each rank knows only the length of its own block; `shared_memory`, if all ranks share memory;
-`hosts`, if the ranks are on several hosts and some of them share memory. The file also names the machine and the
-command that made it.
+(AIOMPI_COLL="bcast=binomial,reduce=binomial"); the calls that this algorithm can serve use it. Otherwise `tuning.json`
+decides. This file has a list of rules for each collective. A call uses the first rule that applies to the call and
+whose algorithm can serve the call. A rule has three limits: `max_ranks` for the number of ranks, `max_bytes` for the
+bytes of one rank's block, and `max_total` for the bytes of the blocks of all ranks. A limit may be omitted. A rule may
+have further conditions: `power_of_two`: the number of ranks is a power of two; `objects`: each rank knows only the
+length of its own block; `shared_memory`: all ranks share memory; `hosts`: the ranks are on several hosts and some of
+them share memory. The file also names the machine and the command that made it.
 
 On a communicator that spans IMPI clients, calls on buffers use only the algorithms of IMPI 0.0, if that standard has
 the collective.
@@ -55,8 +55,8 @@ class Case(NamedTuple):
 
     Attributes:
         size: number of ranks.
-        nbytes: bytes of one rank's block, or of the vector; the mean of different blocks. None for objects, and if not
-            all ranks know it.
+        nbytes: bytes of one rank's block (the mean, if the blocks differ), or of the vector of a reduction. None for
+            objects, and if not all ranks know the number.
         commute: True if the operation of a reduction commutes.
         equal: True if all blocks are equally long.
         shared_memory: True if all ranks share memory.
@@ -158,8 +158,8 @@ def select(
         algorithm: name, the same on all ranks; None if the setting or the tuning data decide.
 
     Raises:
-        InvalidArgumentError: the call or the setting `coll` names an unknown collective or algorithm, or the algorithm
-            that the call names cannot serve it.
+        InvalidArgumentError: the call names an unknown algorithm, or one that cannot serve it; or the setting `coll`
+            names an unknown collective or algorithm.
         InvalidCommError: the collective is not defined on an intercommunicator.
     """
     if comm.remote is not None:
@@ -183,7 +183,7 @@ def select(
 def _forced(
     comm: Communicator, collective: Collective[P], case: Case
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]] | None:
-    """Return the algorithm that the setting `coll` names, if it names one that can serve the call; otherwise None."""
+    """Return the algorithm that the setting `coll` names; None if there is none, or it cannot serve the call."""
     forced = comm.engine.settings.coll
     if not forced:
         return None
@@ -197,11 +197,11 @@ def _forced(
 def select_over_clients(
     collective: Collective[P], case: Case, algorithm: str | None
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]]:
-    """Return the algorithm of IMPI 0.0 for a call on buffers, which other implementations of IMPI may make, too.
+    """Return the algorithm of IMPI 0.0 for a call on buffers, in which ranks of other implementations may take part.
 
     Args:
         collective: one that IMPI 0.0 has.
-        algorithm: None.
+        algorithm: name that the call gives; it must be None.
 
     Raises:
         InvalidArgumentError: the call names an algorithm.
@@ -218,7 +218,8 @@ def select_over_clients(
 def usual(collective: Collective[...], case: Case) -> Callable[..., Coroutine[Any, None, None]]:
     """Return the algorithm that the tuning data choose.
 
-    If this algorithm uses slots, the next choice serves calls in which the members have no slots, or none yet.
+    If this algorithm uses slots, the function has a substitute: the best algorithm without slots. It serves the calls
+    in which the members do not have slots, or do not have them yet.
     """
     name = preferred(collective, case)
     run = collective.algorithms[name].run
@@ -230,7 +231,7 @@ def usual(collective: Collective[...], case: Case) -> Callable[..., Coroutine[An
 
 @functools.lru_cache(2**12)
 def preferred(collective: Collective[...], case: Case, *, slots: bool = True) -> str:
-    """Return the name of the algorithm that the tuning data choose; without `slots` never `shm`."""
+    """Return the name of the algorithm that the tuning data choose; if `slots` is False, never `shm`."""
     for rule in tuning()[collective.name]:
         if rule.algorithm == _SLOTS and not slots:
             continue
@@ -240,9 +241,10 @@ def preferred(collective: Collective[...], case: Case, *, slots: bool = True) ->
 
 
 def direct_limits(comm: Communicator) -> dict[int, int]:
-    """Return the longest block, in bytes, for which each collective uses slots, by number (`aiompi.coll.signature`).
+    """Return, by number of the collective (`aiompi.coll.signature`), the bytes of the longest block that uses slots.
 
-    These are the limits of `preferred` for the collectives on buffers that the core can call directly.
+    The collectives are those on buffers that the core can call directly. For blocks up to this length `preferred`
+    chooses slots.
     """
     return {} if comm.engine.settings.coll else _direct_limits(comm.size, room(comm.context_id))
 

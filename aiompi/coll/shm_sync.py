@@ -2,9 +2,9 @@
 
 Before the members use slots they must hand memory to each other. This takes some calls of collectives. In each of these
 calls the members try to share slots, and agree whether all have succeeded. All members count their calls in the same
-way, so all know the state. If not all members are connected, they first make as many calls by messages as there are
-members. These calls take about as long as connecting all members. So a program with few calls does not pay for
-connections between all members.
+way, so all know the state. If some of `n` members are not connected yet, the next `n` calls use messages. These calls
+take about as long as connecting all members. So a program with few calls does not pay for connections between all
+members.
 
 The members use slots in the order of their calls, which is the same for all members. Therefore a call uses slots at its
 beginning, before any other wait. A call that must wait for another event first holds its turn (`hold_turn`).
@@ -57,7 +57,7 @@ def listen(exchange: SlotExchange, alarm: MessageListener) -> None:
 
 
 def _disturb(channel: Channel, exchange: SlotExchange, message: Message) -> None:
-    """Fail a call: a rank that sends a message before it has posted has made another call."""
+    """Fail a call if a rank sends a message before it has posted: the sender has made another call."""
     if exchange.done() or exchange.posted(message.source):
         return  # the sender has posted, and now sends messages in the same call
     error = _disagreement(channel, message.source, message.note)
@@ -158,7 +158,7 @@ class ShmSync:
 
 
 class Backoff:
-    """A number of calls of a collective on objects that use messages, after an object was too long for a slot.
+    """A backoff: after an object was too long for a slot, some calls of a collective on objects use messages.
 
     The first backoff has 1 call, the next one 3, then 7 and so on. All ranks see that an object is too long, so all
     have the same backoff.
@@ -193,7 +193,8 @@ async def show(
         wanted: ranks for which this one waits; all by default.
 
     Returns:
-        False, on all ranks alike, if the members have no slots, or none yet, or if a slot has no room for `nbytes`.
+        True if the contributions were shown. False if the members do not have slots, or do not have them yet, or if a
+        slot has no room for `nbytes`. All ranks return the same value.
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, has passed another root or
@@ -215,14 +216,14 @@ async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, 
     """Show the messages of objects, if the wanted messages are short. All ranks want the same messages.
 
     Args:
-        make: function that returns the message of this rank, of at most `Channel.room` bytes; empty if the message is
-            longer.
+        make: function that returns the message of this rank; empty bytes if the message has more than `Channel.room`
+            bytes.
         look: function that is called with the messages of the wanted ranks.
         wanted: ranks for which this one waits; all by default.
 
     Returns:
-        False, on all ranks alike, if the members have no slots, or not yet, or if a wanted message is or recently was
-        too long (see `Backoff`).
+        True if the messages were shown. False if the members do not have slots, or do not have them yet, or if a wanted
+        message is too long, or was so recently (see `Backoff`). All ranks return the same value.
 
     Raises:
         MPIError: as of `show`.
@@ -275,13 +276,15 @@ def has_rounds(channel: Channel) -> bool:
 
 
 async def share_in_rounds(channel: Channel, begin: Callable[[SlotGroup], SlotExchange | None]) -> bool:
-    """Run a collective whose blocks are too long for a slot: each round moves a slice of each.
+    """Run a collective whose blocks are too long for a slot: each round moves one slice of every block.
 
     Args:
-        begin: function that begins the call of the core; it returns None, on all ranks alike, if there is none.
+        begin: function that begins the core's call; it returns None, on all ranks alike, if the core cannot make the
+            call.
 
     Returns:
-        False, on all ranks alike, if the members have no slots, or not yet.
+        True if the collective has run. False if the members do not have slots, or do not have them yet, or if `begin`
+        has returned None. All ranks return the same value.
 
     Raises:
         MPIError: as of `show`.
@@ -302,7 +305,7 @@ async def share_in_rounds(channel: Channel, begin: Callable[[SlotGroup], SlotExc
 def _exchange(
     channel: Channel, sync: ShmSync, act: Callable[[SlotGroup], Coroutine[Any, None, T]]
 ) -> Coroutine[Any, None, T | None]:
-    """Act at the turn of this call. The result is None, on all ranks alike, if there are no slots, or not yet."""
+    """Act at the turn of this call. The result is None on all ranks if the members do not have slots, or not yet."""
     slots, before = sync.slots, sync.latest
     if slots is not None and (before is None or before.done()):
         return act(slots)
@@ -310,7 +313,7 @@ def _exchange(
 
 
 async def hold_turn(channel: Channel, run: Callable[[], Coroutine[Any, None, T]]) -> T:
-    """Run a coroutine that uses slots more than once, or not at its beginning."""
+    """Run a coroutine within one turn, because it uses slots more than once or after other waits."""
     sync = _sync_of(channel)
     if sync is None:
         return await run()
@@ -359,7 +362,7 @@ async def _in_turn(channel: Channel, sync: ShmSync, act: Callable[[SlotGroup], C
 
 
 async def _turn(channel: Channel, sync: ShmSync, run: Callable[[], Coroutine[Any, None, T]]) -> T:
-    """Wait for the previous call, and let the next one wait for this one."""
+    """Wait for the previous call, then run this call; the next call waits for the end of this call."""
     engine, before = channel.comm.engine, sync.latest
     turn: ChainedRequest[None] = ChainedRequest(engine)
     sync.latest = turn
@@ -397,7 +400,7 @@ def _others(comm: Communicator) -> list[Endpoint]:
 
 
 async def _agreed(channel: Channel, able: int) -> int:
-    """Return the lowest number of all ranks, by dissemination: each message has the lowest number heard of so far."""
+    """Return the minimum of `able` over all ranks, by dissemination: each message has the minimum received so far."""
     rank, size = channel.rank, channel.size
     distance = 1
     while distance < size:

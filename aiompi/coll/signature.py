@@ -3,9 +3,9 @@
 Each message of a collective carries a signature as its note (see `aiompi.wire.frame`):
 
     bits 0-7     the collective, its index in NAMES + 1; or the constructor, its index in CONSTRUCTORS + 128
-    bits 8-15    the operation of a reduction, its index in OPERATIONS + 1; 255 for those of users; 0 for none
+    bits 8-15    the operation of a reduction, its index in OPERATIONS + 1; 255 for a user's operation; 0 for none
     bits 16-47   the root + 1; 0 for none
-    bits 48-63   a digest of the lengths of all blocks, where every rank passes them; 0 for none
+    bits 48-63   a digest of the lengths of all blocks, if every rank passes all lengths; otherwise 0
 """
 
 from __future__ import annotations

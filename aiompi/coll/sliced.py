@@ -1,4 +1,4 @@
-"""Reductions of large objects in an event loop: they are encoded and decoded in slices, between turns of the loop.
+"""Reductions of large objects in an event loop: objects are encoded and decoded in slices, between turns of the loop.
 
 The algorithms are the same as for other accumulators. The first send of a partial result encodes it, and the receive
 decodes it. Only the operation itself runs in one call.
@@ -67,7 +67,7 @@ class SlicedAccumulator(ObjectAccumulator):
         return self._incoming
 
     async def take_in(self, data: memoryview) -> None:
-        """Decode the received object, and copy the own contribution if the operation may change it."""
+        """Decode the received object. If the operation may change this rank's contribution, copy the contribution."""
         self._received.append(await self._decoded(data))
         await self.part()
 

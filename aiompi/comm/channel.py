@@ -41,7 +41,7 @@ class Route:
         members: process numbers of the destinations; by default the processes that the communicator reaches.
         rank: rank of this process among the members; by default its rank in the communicator.
         offset: added to the source of messages, to separate channels with the same context and tag.
-        sources: the source number in the messages of each member, instead of the member's rank plus offset.
+        sources: for each member, the source that its messages carry; by default the member's rank plus `offset`.
         point_to_point: True for messages in the context of point-to-point communication.
 
     Attributes:
@@ -82,12 +82,12 @@ def root_of(note: int) -> int | None:
 
 
 class Channel:
-    """The collective context of a communicator, with a tag of its own for one call.
+    """The collective context of a communicator, and the tag that one call uses in this context.
 
     All members call collectives in the same order (section 4.1). So the number of the call is its tag, and several
     calls can be in progress at once. On an intercommunicator the channel leads to the remote group, and `local` to the
-    local group. On a communicator that spans IMPI clients, the tags are IMPI's (see `tagged`), with a number added for
-    a persistent collective.
+    local group. On a communicator that spans IMPI clients, algorithms use the tags of IMPI (see `tagged`). A persistent
+    collective adds a number to these tags.
 
     Args:
         comm: communicator.
@@ -247,12 +247,12 @@ class Channel:
         return MessageListener(self._route.engine, self._route.matcher, self.size)
 
     def alert(self, alarm: MessageListener, notify: Callable[[Message], object]) -> None:
-        """Call `notify` with each message of this call without a receive, until the alarm is unset."""
+        """Call `notify` with each message of this call that no receive has matched, until the alarm is unset."""
         alarm.set(self.tag, notify)
 
 
 def _everyone(comm: Communicator) -> int:
-    """Return the number of processes in both groups of a communicator, which is above all ranks."""
+    """Return the number of processes in both groups of a communicator. All ranks are smaller than this number."""
     return comm.size + (0 if comm.remote is None else comm.remote.size)
 
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Communicator(PointToPoint):
-    """The communicator behind every face: it starts point-to-point operations and collectives, until it is released.
+    """The communicator behind the public classes. It starts point-to-point operations and collectives until released.
 
     `CommunicatorState` has its arguments and attributes.
     """
@@ -196,7 +196,7 @@ class Communicator(PointToPoint):
         return [self.context_id, self.context_id + 1, *more]
 
     def pending(self) -> Iterator[Request[Any]]:
-        """Yield the operations that still use the queues of the contexts, or processes of other jobs."""
+        """Yield the pending operations on this communicator: schedules, receives, probes and sends."""
         engine, contexts = self.engine, self._contexts()
         matchers = [self.matcher, self.route.matcher, *map(engine.contexts.__getitem__, contexts[2:])]
         yield from (schedule for schedule in engine.schedules if schedule.owner is self)

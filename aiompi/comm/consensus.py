@@ -7,9 +7,9 @@ their own results by the received result. They skip the turn of a member that th
 of the first member that does not fail, all members have the same result. So the last result is uniform, even at members
 that fail later.
 
-This needs a perfect failure detector, which notices each failure and suspects no living process (Chandra and Toueg,
-"Unreliable failure detectors for reliable distributed systems"). The agents and the ends of connections are such a
-detector. With p members there are 2 p (p - 1) messages, in p + 1 rounds.
+The algorithm needs a perfect failure detector, which notices each failure and suspects no living process (Chandra and
+Toueg, "Unreliable failure detectors for reliable distributed systems"). The agents and the ends of connections are such
+a detector. With p members there are 2 p (p - 1) messages, in p + 1 rounds.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Consensus:
         raise RemoteProtocolError(f"{self._comm.label}: a member has sent something else than its part of an agreement")
 
     def _agreed(self, result: _Result) -> Agreed:
-        """Return a result with process numbers in place of indices; let this rank know the failed members."""
+        """Convert the indices in a result to process numbers, and mark the failed members as failed at this rank."""
         if self._own in result.failed:
             raise ProcessFailedError(f"{self._comm.label}: the other members take this process for failed")
         failed = [self._members[at] for at in result.failed]

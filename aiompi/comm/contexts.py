@@ -21,9 +21,9 @@ PARTITIONS: Final = 2**61
 class ContextIds:
     """The identifiers that this process has used.
 
-    A communicator has two: an even one for point-to-point communication, and the next one for collectives. A process
-    never uses an identifier twice. While agreements on new identifiers are in progress, the process remembers all
-    identifiers proposed since the first of these agreements began. So the process can still take other identifiers
+    A communicator has two identifiers: an even one for point-to-point communication, and the next one for collectives.
+    A process never uses an identifier twice. While agreements on new identifiers are in progress, the process remembers
+    all identifiers proposed since the first of these agreements began. So the process can still take other identifiers
     below the highest.
 
     Attributes:
@@ -48,7 +48,7 @@ class ContextIds:
 
     @property
     def inner(self) -> ContextIds:
-        """The identifiers, from INNER_CID on, of communicators within one IMPI client of a job with several."""
+        """The identifiers of communicators within one IMPI client, if the job has several. They begin at INNER_CID."""
         if self._inner is None:
             self._inner = ContextIds(INNER_CID - 1)
         return self._inner

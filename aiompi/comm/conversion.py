@@ -27,15 +27,16 @@ Place: TypeAlias = memoryview | Buffer
 
 @dataclasses.dataclass(slots=True)
 class Conversion:
-    """Functions that turn buffer specifications into messages and destinations on a communicator, for the faces.
+    """Functions that turn a program's buffer specifications into messages to send and places to receive into.
 
     Attributes:
-        to_send: (spec, dest) -> the message for that rank.
-        to_receive: (spec) -> the destination of a message.
-        to_exchange: (sendspec, recvspec, dest) -> the message for that rank, and the destination of the received
-            message.
-        to_replace: (spec, dest) -> a copy of the message, and the destination of the message that replaces it.
-        prepare: (spec, dest) -> function that returns the message in the buffer at the time of the call.
+        to_send: (spec, dest) -> the message to rank `dest`.
+        to_receive: (spec) -> the `Place` of the received message.
+        to_exchange: (sendspec, recvspec, dest) -> the message to rank `dest`, and the `Place` of the received message.
+        to_replace: (spec, dest) -> a copy of the message to rank `dest`, and the `Place` of the received message, which
+            overwrites the original.
+        prepare: (spec, dest) -> function that makes a message to rank `dest` of the contents that the buffer has when
+            the function is called.
         representation: representation of packing units (MPI_Pack).
     """
 

@@ -1,7 +1,7 @@
 """Error handlers, which run when a call on a communicator fails (section 7.2).
 
 A handler is a function of the communicator and the error code. It is called before the failing call raises. The
-predefined handlers are functions of this kind, too: one does nothing, the other ends the job.
+predefined handlers are such functions, too: ERRORS_RETURN does nothing, ERRORS_ARE_FATAL and ERRORS_ABORT end the job.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Handler:
 
 
 class Errhandler(Reference[_Handler]):
-    """A handle of an error handler (section 7.2): null, or equal to all handles of the same error handler.
+    """A handle of an error handler (section 7.2), or a null handle. Handles of the same error handler are equal.
 
     Args:
         errhandler: error handler of which to make another handle; None for a null handle.

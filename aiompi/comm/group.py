@@ -19,7 +19,7 @@ class _Members:
     """The object behind the handles of a group: its members.
 
     Args:
-        ranks: numbers of the processes in this rank; the position is the rank in the group.
+        ranks: numbers that the members have at this rank, in the order of the ranks in the group.
         own: number of this process; negative if it does not matter.
         session: see `Group.session`.
     """
@@ -276,8 +276,8 @@ class Group(Reference[_Members]):
         """Make a group of ranges of ranks, in this order (MPI_Group_range_incl).
 
         Args:
-            ranks: (first, last, stride) for the ranks first, first + stride, ..., at most last, or at least last for a
-                negative stride.
+            ranks: triples (first, last, stride). Each stands for the ranks first, first + stride, ..., which go up to
+                `last` at most, or down to `last` if the stride is negative.
 
         Returns:
             The new group.
@@ -343,7 +343,7 @@ def _valid(group: object, name: str) -> tuple[int, ...]:
 
 
 def _origin(first: Group, second: Group) -> tuple[int, SessionState | None]:
-    """Return `own` and `session` of a group that has them: a group made from GROUP_EMPTY has neither."""
+    """Return `own` and `session` from whichever group has them; a group made only from GROUP_EMPTY has neither."""
     return max(first.own, second.own), first.session or second.session
 
 

@@ -1,9 +1,10 @@
-"""Partitioned communication (chapter 4 of MPI-4.1): the parts of a message leave, and can be used, when they are ready.
+"""Partitioned communication (chapter 4 of MPI-4.1): each part of a message is sent, and can be used, separately.
 
-The partitions of a communicator have a context of their own. Binding the arguments of a send tells the receiver how
-many partitions there are, how long they are, and which tags their messages will have. The receiver takes these
-announcements in the order of its own calls, by source and tag. So both sides match when they bind their arguments.
-Each partition of the sender is then one message, which the receiver takes straight into its place.
+The partitions of a communicator have a context of their own. When a rank binds the arguments of a send, it sends an
+announcement to the receiver: the number and the length of the partitions, and the tags of their messages. The receiver
+matches the announcements with its own calls by source and tag, in the order of these calls. So both sides match when
+they bind their arguments. Each partition of the sender is then one message, which the receiver takes straight into its
+place.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ _MOST: Final = 2**16
 class PartitionedContext:
     """The context of the partitions of a communicator at one rank, made when it is used first.
 
-    Messages with partitions carry the rank of their sender plus an offset. So their tags do not collide with the tags
-    of announcements, which the program chooses.
+    Messages with partitions carry the rank of their sender plus an offset. So the tags of partitions do not collide
+    with the tags of announcements, which the program chooses.
 
     Attributes:
         context_id, matcher: of the messages.
@@ -171,7 +172,7 @@ class _Run(Request[T_co]):
         self._settle()
 
     def _settle(self) -> None:
-        """Once no message is under way, complete the run if all partitions are done, or let it fail after a failure."""
+        """With no message in transit, end the run: fail if a message failed, succeed if all partitions are done."""
         if self._done or self._under_way:
             return
         if self._failure is not None:
@@ -217,7 +218,8 @@ class _ReceiveRun(_Run[Status]):
     """One run of a partitioned receive: it takes the messages of the sender's partitions.
 
     Attributes:
-        missing: by own partition, the number of the sender's partitions that have not arrived.
+        missing: for each partition of the receiver, how many of the sender's partitions that overlap it have not
+            arrived.
     """
 
     __slots__ = ("_arrivals", "_bound", "_scratch", "_theirs", "missing")
@@ -436,7 +438,8 @@ class _Partitioned(PersistentRequest[T_co]):
         """Refuse to cancel an active request (MPI-4.1, section 4.2.1).
 
         Raises:
-            InvalidRequestError: always: the request is active, or an inactive request has no operation to cancel.
+            InvalidRequestError: in every case: an active request cannot be cancelled, and an inactive request has no
+                operation to cancel.
         """
         self.refuse_active("Cancel")
         return super().cancel()
@@ -582,5 +585,5 @@ def _divisible(buffer: Buffer, partitions: int, where: str) -> Buffer:
 
 
 def _overlapping(partition: int, partitions: int, others: int) -> range:
-    """Cut a whole into `others` equal parts; return which parts overlap one of `partitions` equal parts."""
+    """Return which of `others` equal parts of a buffer overlap one of its `partitions` equal parts."""
     return range(partition * others // partitions, -(-(partition + 1) * others // partitions))

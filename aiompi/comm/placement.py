@@ -14,9 +14,9 @@ class Placement(NamedTuple):
 
     Attributes:
         clients: for each process the rank of its client; all 0 without IMPI.
-        hosts: for each process the rank of its host over all clients; all 0 without IMPI.
-        native: True if the processes reach each other without the hosts: they belong to one client, or all clients of
-            the job are aiompi and connect their processes with each other.
+        hosts: for each process the rank of its host among the hosts of all clients; all 0 without IMPI.
+        native: True if messages between the processes do not pass through hosts: the processes belong to one client, or
+            all clients of the job are aiompi and connect their processes with each other.
     """
 
     clients: tuple[int, ...]
@@ -25,7 +25,7 @@ class Placement(NamedTuple):
 
     @classmethod
     def of(cls, universe: Universe | None, members: Sequence[int]) -> Placement:
-        """Return the placement of processes by their world ranks; without a universe they are at one host."""
+        """Return the placement of the processes with these world ranks; without a universe all are at one host."""
         if universe is None:
             nowhere = (0,) * len(members)
             return cls(nowhere, nowhere, native=True)

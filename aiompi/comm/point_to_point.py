@@ -56,7 +56,8 @@ class PointToPoint(CommunicatorState):
         """Start a send whose message is still to be made; later sends to the same rank wait for it.
 
         Args:
-            steps: makes the memory of the message in pieces, and returns it with the total length.
+            steps: generator that makes the message step by step; it returns the memory in pieces, and their total
+                length.
             dest, tag, mode: see `send`. In buffered mode the send is complete when the message is in the buffer.
         """
         if mode is _BUFFERED:
@@ -173,7 +174,7 @@ class PointToPoint(CommunicatorState):
         """Extract the message that a receive would match now (MPI_Improbe, MPI-3).
 
         Returns:
-            (flag, message): flag is True if there is one; message is None for PROC_NULL.
+            (flag, message): flag is True if there is such a message. For PROC_NULL flag is True, and message is None.
         """
         source, tag = self._integers("source", source, tag)
         peer_rank = self._peer_rank(source, tag)
@@ -185,7 +186,7 @@ class PointToPoint(CommunicatorState):
         return message is not None, message
 
     def envelope(self, message: Message | None) -> Status:
-        """Return the status of a message that a probe has extracted; None is the message from PROC_NULL."""
+        """Return the status of a message that a probe has extracted; the argument is None for PROC_NULL."""
         return Status.of(source=PROC_NULL) if message is None else message.envelope()
 
     def imrecv(

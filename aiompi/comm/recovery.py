@@ -71,12 +71,12 @@ def agree(comm: Communicator, flag: int) -> Request[int]:
         flag: of 64 bits with sign.
 
     Returns:
-        The request; its result is the bitwise AND of the flags, the same at each member that gets one.
+        The request; its result is the bitwise AND of the flags. All members that get a result get the same result.
 
     Raises:
         InvalidArgumentError: the flag has more than 64 bits.
-        ProcessFailedError: awaiting the request: a member has failed, and not all others have acknowledged its failure.
-            All living members raise this error. Its attribute `flag` has the result.
+        ProcessFailedError: raised when the request is awaited: a member has failed, and not all others have
+            acknowledged its failure. All living members raise this error. Its attribute `flag` has the result.
     """
     recovery = recovery_of(comm, "Agree")
     value = integer(flag, f"{comm.where('Agree')}: flag")
@@ -100,7 +100,7 @@ def agree(comm: Communicator, flag: int) -> Request[int]:
 
 
 def begin(comm: Communicator) -> int:
-    """Return the number of the first agreement of a call; the call also has the ROUNDS - 1 next numbers.
+    """Reserve ROUNDS consecutive numbers for the agreements of a call; return the first number.
 
     All members make these calls in the same order.
     """

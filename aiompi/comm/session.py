@@ -17,9 +17,9 @@ SELF: Final = "mpi://SELF"
 
 
 class SessionState:
-    """The object behind the handles of a session; the World Model of a rank has one, too.
+    """The state of a session, to which its handles refer; the World Model of a rank has such a state, too.
 
-    A group refers to it, and so do groups and communicators made from the group.
+    A group that is made from the session refers to this object. So do the groups and communicators made from the group.
 
     Args:
         runtime: the rank, of class `aiompi.job.runtime.Runtime`.
@@ -49,7 +49,7 @@ class SessionState:
 
     @property
     def universe_size(self) -> int:
-        """Number of processes for which there is room: the setting, or else at least the number of ranks."""
+        """Number of processes for which there is room: the setting; by default the larger number of cores and ranks."""
         size: int = self.runtime.settings.universe_size or max(self.runtime.universe_size, self.engine.size)
         return size
 
@@ -98,7 +98,7 @@ class Sessions:
     def end(self, session: SessionState) -> Schedule[None]:
         """End a session (MPI_Session_finalize, MPI-4). The result is complete when the session's messages have left.
 
-        After the World Model has ended, the last session ends communication as Finalize does.
+        If the World Model has ended and no other session is open, this also ends communication, as Finalize does.
         """
         self.open.discard(session)
         return self._engine.spawn(self._end(session), self)
@@ -114,7 +114,7 @@ class Sessions:
             await finalized
 
     async def end_world(self, schedules: list[Schedule[Any]]) -> bool:
-        """End the World Model while sessions are open; the end of the last one ends communication."""
+        """End the World Model while sessions are open; communication ends with the last session."""
         if self.world_ended:
             raise LocalProtocolError("Finalize was called before: call it once, as the last MPI call")
         if self._engine.error is not None:

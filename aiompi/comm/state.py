@@ -55,7 +55,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
     Attributes:
         rank: rank of this process in the group.
         size: size of the group.
-        targets: numbers of the processes (see `aiompi.engine.processes`), by the ranks that sends and receives name.
+        targets: number of the process (see `aiompi.engine.processes`) for each rank to which sends and receives refer.
         native: True if no message passes through IMPI hosts. Otherwise the communicator spans clients, and chapter 4
             of IMPI 0.0 defines what its collectives send.
         shares_memory: True if all members can read shared memory of each other.
@@ -70,7 +70,8 @@ class CommunicatorState(CommunicatorBase[Receive]):
         topology: arrangement of the processes, if there is one (chapter 6).
         route: route of the collectives.
         attached: state that higher layers keep here, such as the use of slots by the collectives.
-        slots: the slots of the members, for calls with common arguments; None until the members have slots.
+        slots: the members' slots, through which the core runs collectives with common arguments; None until the members
+            have slots.
         hints: hints of the program, by key (MPI_Comm_set_info, MPI-3).
         matcher: queues of its point-to-point messages.
         collectives: number of collectives that have been started.
@@ -194,7 +195,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         )
 
     def _gone(self) -> InvalidCommError:
-        """Return the error of a persistent request that is started after the communicator was freed."""
+        """Return the error that operations raise after the communicator was freed."""
         return InvalidCommError(f"{self.label}, rank {self.rank}: the communicator has been freed")
 
     def _peer(self, rank: int) -> Endpoint:

@@ -3,8 +3,8 @@
     aiompi-launch --mpi4py -n 4 app.py
     aiompi-launch -n 4 -m aiompi.compat app.py
 
-The folder `stand_in` holds a package named mpi4py whose modules are aiompi's. The folder comes first on the path of
-these programs, and of the processes that they start.
+The folder `stand_in` holds a package named mpi4py whose modules are aiompi's. This folder comes first on `sys.path` in
+these programs, and in the processes that they start.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def accept_integral_floats() -> None:
 
 
 def accepting(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that calls `method` again with integers if `method` refuses floats, before it has any effect."""
+    """Return a method that calls `method`, and calls it again with integers if it refuses floats (by TypeError)."""
 
     @functools.wraps(method)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -53,7 +53,7 @@ def accepting(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _integers(name: str, value: Any) -> Any:
-    """Return an argument whose integral floats are replaced by integers; the same object if it has none."""
+    """Return an argument with integers in place of integral floats; the same object if nothing is replaced."""
     if name in _NUMBERS:
         return _integer(value)
     if name in _BUFFERS and isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The core: the classes for a message of the common case, in two forms with one interface.
+"""The core: the classes for the common case of messages, in two implementations (forms) with the same interface.
 
 The native form is Cython and C (`aiompi/core/native`), and is used if it could be built. The pure form is Python
 (`aiompi/core/pure`), for machines where the native form cannot be built. AIOMPI_CORE=native or pure chooses one of

@@ -88,8 +88,8 @@ def waiting(operation: Request[Any]) -> Generator[Any, None, Any]:
 def undone(operation: Request[Any], error: BaseException) -> Generator[Any, None, Any]:
     """Withdraw an operation as soon as possible, and raise the error that has ended its await.
 
-    A warning reports a lost message. An exception would replace the cancellation, and a task that catches exceptions
-    would go on in spite of it.
+    A lost message is reported by a warning. An exception would replace the cancellation, and a task that catches
+    exceptions would then go on in spite of the cancellation.
     """
     if not operation._engine.driver.in_own_thread:
         operation._engine.finalizers.defer(functools.partial(abandon, operation))
@@ -118,7 +118,7 @@ def abandon(operation: Request[Any]) -> None:
 
 
 def origin(depth: int) -> tuple[tuple[str, int, str], ...]:
-    """Return the frames of the program that has made a call, as the `cr_origin` of coroutines has them.
+    """Return the frames of the program that has made a call, in the format of a coroutine's `cr_origin`.
 
     Args:
         depth: most frames that are wanted.
@@ -139,7 +139,7 @@ def is_ours(frame: FrameType) -> bool:
 
 
 def forgotten(awaitable: AwaitableCall[Any], depth: int) -> None:
-    """Warn that a call was never awaited, at its line, and withdraw a receive.
+    """Warn, at the line of a call, that the call was never awaited. If the call is a receive, withdraw it.
 
     Args:
         depth: number of frames from this function to the code that has dropped the request.

@@ -18,8 +18,8 @@ from aiompi.errors import LocalProtocolError
 class Finalizers:
     """The deferred work of finalizers of dropped objects.
 
-    It runs when the engine is not inside a step: the garbage collector runs in any thread at any point, even within a
-    step of the engine.
+    This work runs when the engine is not inside a step. The finalizers themselves run whenever the garbage collector
+    does: in any thread, and even within a step of the engine.
 
     Attributes:
         pending: functions that are still to be called.
@@ -32,7 +32,7 @@ class Finalizers:
         self.pending: deque[Callable[[], object]] = deque()
 
     def defer(self, undo: Callable[[], object], where: FrameType | None = None) -> None:
-        """Call `undo` at once if the program was interrupted, otherwise before the next receive, probe or turn.
+        """Call `undo` before the next receive, probe or turn, or at once if the finalizer interrupts the program.
 
         Args:
             where: the interrupted frame, if `undo` may be called at once.
@@ -71,7 +71,7 @@ class Progress(ProgressBase):
         self._dropped = self.finalizers.pending
 
     def refuse_nested(self) -> None:
-        """Refuse a call of the program inside a function that a schedule has called.
+        """Refuse a call that the program makes inside a function called by a schedule, such as a reduction operation.
 
         Raises:
             LocalProtocolError: the call is made inside such a function.

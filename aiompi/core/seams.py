@@ -1,4 +1,4 @@
-"""The interface between the core and the driver of a rank: `Waiter`, by which code waits."""
+"""The interface between the core and the driver of a rank: `Waiter`, which waiting code yields."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ _PLACE: Final = os.path.join(os.path.dirname(__file__), "native")
 
 
 def fingerprint(place: str = _PLACE) -> int:
-    """Return a hash of 32 bits of the sources of the native core; 0 if there are none, as in a wheel."""
+    """Return a 32-bit hash of the sources of the native core; 0 if they are not installed, as with a wheel."""
     number = 0
     try:
         names = sorted(name for name in os.listdir(place) if name.endswith((".pyx", ".pxi", ".h")))
@@ -23,7 +23,7 @@ def fingerprint(place: str = _PLACE) -> int:
 
 
 def check(built_from: int) -> None:
-    """Check the fingerprint that the build has put into the native core, before any other use of the core.
+    """Check that the native core was built from the present sources, before any other use of the core.
 
     Raises:
         ImportError: the sources have changed since the build.

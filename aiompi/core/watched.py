@@ -11,8 +11,8 @@ import numpy as np
 class WatchedBytes(np.ndarray[Any, np.dtype[np.uint8]]):
     """Bytes in the memory of another object; that object is not an array.
 
-    Every array or memoryview over the memory refers to this array: NumPy replaces the base of an array only by a base
-    of the same class.
+    Every array or memoryview over the memory keeps a reference to this array: NumPy shortens the chain of bases of a
+    new view only to an array of the view's own class.
 
     Attributes:
         on_end: called when nothing refers to the memory any more; None in a view.

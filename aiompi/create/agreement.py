@@ -28,7 +28,8 @@ class Agreement(ABC):
         comm: communicator from which the new one is made.
 
     Attributes:
-        alike: True if all processes have given `reach` the same number, as far as the protocol can tell.
+        alike: True if all processes have given `reach` the same number. It stays True in the protocol of IMPI, which
+            does not compare the numbers.
     """
 
     __slots__ = ("_comm", "alike")
@@ -66,7 +67,7 @@ def none_left(comm: Communicator) -> OtherError:
 
 
 class NativeAgreement(Agreement):
-    """The protocol of processes that reach each other natively; several agreements may be in progress.
+    """The protocol of processes that exchange native messages; several agreements may be in progress at once.
 
     Each process proposes the lowest pair above all its identifiers, and reserves it. The largest proposal wins. A
     process with a lower proposal raises its own maximum. Usually all processes propose the same pair, and one step is
@@ -77,7 +78,8 @@ class NativeAgreement(Agreement):
     another step. The distance to the higher pair differs from process to process, so that two agreements do not collide
     repeatedly.
 
-    In a job with other IMPI clients, communicators within one client use separate identifiers (`ContextIds.inner`).
+    In a job with other IMPI clients, communicators within one client take their identifiers from a separate range
+    (`ContextIds.inner`).
     """
 
     __slots__ = ()
@@ -155,7 +157,8 @@ def construct(
     Args:
         run: function that makes the coroutine of the constructor.
         operation: name of the constructor, on which the processes must agree.
-        spans_clients: True for the protocol of IMPI; by default True if the communicator spans clients.
+        spans_clients: True to use the protocol of IMPI, False to use the native protocol; by default the protocol of
+            IMPI if the communicator spans clients.
     """
     agreement = agreement_of(comm, spans_clients)
 

@@ -21,9 +21,9 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
     these parts (MPI-2).
 
     Args:
-        group: members of the new communicator, in the order of their ranks. All these members give the same group.
-            Another process may give the same group, an empty group, or a group that contains this process. On an
-            intercommunicator all processes of a side give the same group.
+        group: members of the new communicator, in the order of their ranks. All these members give the same group. Any
+            other process may give the same group, an empty group, or the group of another new communicator that has
+            this other process as a member. On an intercommunicator all processes of a side give the same group.
 
     Returns:
         The request; its result is None in a process outside the group. If a side of an intercommunicator gives an empty
@@ -55,8 +55,8 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
 def dup(comm: Communicator) -> Request[Communicator]:
     """Make a communicator of the same processes with a context of its own.
 
-    The duplicate has the topology and the hints of the old communicator. The caller copies the attributes, because
-    their callbacks take the communicators of the face.
+    The duplicate has the topology and the hints of the old communicator. The caller copies the attributes, because the
+    copy callbacks of attributes take communicators of the public interface (`aiompi.face`).
     """
 
     async def run(channel: Channel, agreement: Agreement) -> Communicator:
@@ -117,7 +117,7 @@ def _part(comm: Communicator, group: Group, operation: str) -> Group:
 
 
 def _ranks(comm: Communicator, group: Group) -> tuple[int, ...]:
-    """Return the members of a group as ranks in the local group, which mean the same to all its processes."""
+    """Return the members of a group as ranks in `comm`, because these ranks are the same in all processes of `comm`."""
     return tuple(group.Translate_ranks(None, comm.group))
 
 

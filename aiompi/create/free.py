@@ -18,8 +18,9 @@ def disconnect(comm: Communicator) -> Request[None]:
     """Free a communicator when its pending operations are complete in all its processes (MPI_Comm_disconnect, MPI-2).
 
     Returns:
-        A request that completes when the communicator is freed. If a process of the communicator has failed, or has
-        revoked it, the communicator is freed, and the request fails with ProcessFailedError or RevokedError.
+        A request that completes when the communicator is freed. If a process of the communicator has failed, or a
+        process has revoked the communicator, this rank still frees it, but the request fails with ProcessFailedError or
+        RevokedError.
 
     Raises:
         InvalidCommError: COMM_WORLD or COMM_SELF.
@@ -46,9 +47,9 @@ def disconnect(comm: Communicator) -> Request[None]:
 def free(comm: Communicator) -> Request[None]:
     """Free a communicator at once (MPI_Comm_free, section 5.4.3).
 
-    No further operation can be started on it. Pending operations complete as usual; the contexts are dropped after the
-    last of them. Processes need not wait for each other, because no context id is used twice. Between IMPI clients the
-    call is a Barrier, or its counterpart on an intercommunicator (IMPI 0.0, section 4.5).
+    No further operation can be started on it. Pending operations complete as usual. Then the contexts of the
+    communicator are dropped. Processes need not wait for each other, because no context id is used twice. Between IMPI
+    clients the call is a Barrier, or its counterpart on an intercommunicator (IMPI 0.0, section 4.5).
 
     Returns:
         A request that completes when this rank may forget the communicator.

@@ -83,7 +83,7 @@ def create_from_groups(
 
 
 class _GroupCall:
-    """A call by the members of a group, with the temporary communicator for their agreement.
+    """A constructor call by the members of a group, which agree on context ids through a temporary communicator.
 
     Args:
         operation: name of the call.

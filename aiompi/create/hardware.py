@@ -32,7 +32,7 @@ def resource_type(name: str) -> str | None:
     """Return MPICH's name of a type of resources; None if there is no such type.
 
     Args:
-        name: a name of MPICH, or hwloc's, also with `hwloc://` before it; small and capital letters are the same.
+        name: a name that MPICH or hwloc uses, with or without the prefix `hwloc://`; letter case does not matter.
     """
     plain = name.lower().removeprefix(_HWLOC)
     by_hwloc = {hwloc.lower(): ours for ours, hwloc in TYPES.items()}
@@ -51,8 +51,9 @@ def resources(
         root: directory in which the kernel describes CPUs and NUMA nodes.
 
     Returns:
-        For each type that the kernel describes, the resource to which all allowed CPUs belong, in the form of the list
-        of its CPUs; None if the allowed CPUs belong to several resources. The machine has the empty text.
+        For each type that the kernel describes, the resource that contains all allowed CPUs, as a list of CPUs such as
+        "0-3,8"; None if the allowed CPUs belong to several resources. The resource of type "node", the whole machine,
+        is the empty string.
     """
     from pathlib import Path  # slow
 
@@ -64,7 +65,7 @@ def resources(
 
 
 def _lists(root: Path, cpu: int) -> Iterator[tuple[str, str]]:
-    """Yield each resource that has a CPU: its type, and the list of its CPUs."""
+    """Yield the type and the list of CPUs of each resource that contains a given CPU."""
     place = root / "cpu" / f"cpu{cpu}"
     for name, files in {
         "package": ("package_cpus_list", "core_siblings_list"),
@@ -84,7 +85,7 @@ def _lists(root: Path, cpu: int) -> Iterator[tuple[str, str]]:
 
 
 def _read(path: Path) -> str:
-    """Return the text of a file; empty if the kernel does not have it."""
+    """Return the text of a file; the empty string if the file cannot be read."""
     with contextlib.suppress(OSError):
         return path.read_text(encoding="ascii").strip()
     return ""

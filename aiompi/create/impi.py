@@ -24,7 +24,7 @@ INT: Final = range(-(2**31), 2**31)
 
 
 class ImpiOneGroup(OneGroup):
-    """The members of one group, in several clients: an Allreduce gives the maximum (sections 4.4, 4.6 and 4.7)."""
+    """The members of one group in several clients; `maximum` is an Allreduce (sections 4.4, 4.6 and 4.7)."""
 
     __slots__ = ()
 
@@ -42,9 +42,9 @@ class ImpiTwoGroups(TwoGroups):
     async def maximum(self, *numbers: int) -> Numbers:
         """Return the largest numbers of both groups.
 
-        All ranks but 0 send their numbers to rank 0 of the other group. The two ranks 0 exchange the maxima of the
-        received numbers and their own, and send the result to all other ranks of the other group. So rank 0 of a group
-        learns the numbers of its own group from the remote rank 0.
+        All ranks but 0 send their numbers to rank 0 of the other group. Each rank 0 takes the maxima of the received
+        numbers and its own numbers, exchanges them with the other rank 0, and sends the result to all other ranks of
+        the other group. So rank 0 of a group learns the numbers of its own group from the remote rank 0.
         """
         exchange = RemoteExchange(self._bridge.tagged(DUP_TAG))
         found = await exchange.gather(numbers)
@@ -56,7 +56,7 @@ class ImpiTwoGroups(TwoGroups):
 
 
 class RemoteExchange:
-    """Exchange between two groups: each rank sends to the remote rank 0, both ranks 0 exchange, and send to all others.
+    """Exchange of two groups: ranks send to the remote rank 0, the ranks 0 exchange and answer all other remote ranks.
 
     Args:
         channel: channel to the remote group, with the tag of the constructor.
@@ -121,7 +121,7 @@ class ImpiMergedGroups(Participants):
         high: True if the local group is to be the second.
 
     Attributes:
-        other_high: the `high` of rank 0 of the remote group, set once the maximum is known.
+        other_high: the argument `high` of rank 0 of the remote group; `maximum` sets it.
     """
 
     __slots__ = ("_channel", "_high", "other_high")
@@ -162,7 +162,7 @@ async def split_table(channel: Channel, color: int, key: int) -> list[Row]:
 
 
 class ImpiSeparateGroups(Participants):
-    """Two groups that do not know each other yet, whose leaders can communicate (section 4.8).
+    """Two groups whose leaders can communicate; other members do not know the remote group yet (section 4.8).
 
     Args:
         local: channel of the local group, in one client or in several.
@@ -215,7 +215,7 @@ class ImpiSeparateGroups(Participants):
         return self._local.rank == self._leader
 
     async def _exchange(self, data: bytes, nbytes: int) -> bytes:
-        """Exchange data with the remote leader. A rank that is not the leader gets zero bytes of the same length."""
+        """Exchange data with the remote leader. Ranks other than the leader return `nbytes` bytes of value 0."""
         if not self._is_leader:
             return bytes(nbytes)
         answer = Block.of(nbytes)
@@ -225,7 +225,7 @@ class ImpiSeparateGroups(Participants):
         return bytes(answer.data)
 
     async def _spread(self, data: bytes) -> bytes:
-        """Broadcast the data of the leader in the local group; all ranks know the length."""
+        """Broadcast the leader's data in the local group; other ranks pass any data of the same length."""
         block = Block.holding((data,), len(data)) if self._is_leader else Block.of(len(data))
         await (native_bcast if self._local.comm.native else bcast)(self._local, block, self._leader)
         return bytes(block.data)

@@ -70,7 +70,7 @@ async def introduce(groups: TwoGroups, comm: Communicator) -> tuple[Group, bool]
 
 
 async def _exchange_cards(groups: TwoGroups, cards: list[BusinessCard]) -> tuple[list[BusinessCard], list[bytes]]:
-    """Return the cards of the remote group; at the leader also the sorted random bytes of both leaders."""
+    """Return the cards of the remote group and, useful only at the leader, the sorted random bytes of both leaders."""
     offer = os.urandom(KEY_BYTES)
     data: bytes = msgpack.packb(cards, unicode_errors=_SURROGATES)
     theirs = await groups.exchange(offer + data, kept=KEY_BYTES)
@@ -107,10 +107,10 @@ def context_of(namespace: bytes) -> int:
 
 
 def apart(where: str, comm: Communicator, remote: Group) -> Group:
-    """Check that the remote group has no process of the local one, and return it.
+    """Check that no process belongs to both groups, and return the remote group.
 
     Raises:
-        InvalidCommError: it has.
+        InvalidCommError: the groups have processes in common.
     """
     shared = Group.Intersection(comm.group, remote)
     if shared.size:
@@ -122,9 +122,9 @@ def apart(where: str, comm: Communicator, remote: Group) -> Group:
 class Strangers:
     """The connections to processes of other jobs, necessary because no agent reports the ends of such processes.
 
-    Of two processes, one connects and sends a message, and the other answers the message. When all processes of both
-    groups have awaited `reached`, each process is connected to every process of the other group, and notices the end of
-    each connection. The processes must have been introduced to each other before.
+    In each pair of processes, one connects and sends a message, and the other answers the message. When all processes
+    of both groups have awaited `reached`, each process is connected to every process of the other group, and notices
+    the end of each connection. The processes must have been introduced to each other before.
 
     Args:
         engine: of this process.
@@ -148,7 +148,7 @@ class Strangers:
             self._stop(None)
 
     async def reached(self) -> MPIError | None:
-        """Wait for the answers of the processes to which this one connects; return the first error of any process."""
+        """Wait for the answers of the processes to which this process connects; return the first error, or None."""
         return await self._end
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class Strangers:
             await peer.send((), 0, context, namespace.own, _TAG)
 
     async def _watch(self, local: Channel) -> None:
-        """Notice a failure in the local group, by means of a receive that no message matches."""
+        """Notice a failure in the local group: await a receive that no message matches and only a failure ends."""
         receive = local.irecv(None, local.rank)
         self._receives.append(receive)
         await receive

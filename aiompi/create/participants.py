@@ -48,7 +48,7 @@ class OneGroup(Participants):
 
 
 class Gathering(OneGroup):
-    """The members of one group, each of which also sends an entry to all others.
+    """The members of one group; `maximum` also sends an entry of each member to all other members.
 
     Args:
         channel: channel between the members.
@@ -171,7 +171,7 @@ def unpack(data: bytes | memoryview) -> Numbers:
 
 
 async def _maximum(channel: Channel, numbers: Numbers) -> Numbers:
-    """Return the maximum by dissemination: each message has the maximum over all ranks heard of so far."""
+    """Return the maximum by dissemination: a message has the maximum of all numbers that have reached its sender."""
     rank, size, distance = channel.rank, channel.size, 1
     while distance < size:
         data, answer = pack(numbers), Block()

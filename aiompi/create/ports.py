@@ -1,8 +1,8 @@
 """Ports: how two groups of processes without a common communicator meet (MPI-2, section 5.4).
 
-The name of a port contains the addresses of its process and a key. With these, the root of a connecting group connects
-to the root of the accepting group. The two roots remain peers until both groups are introduced to each other and have
-agreed on a context id. All messages of a port are in one context.
+The name of a port contains the addresses of its process and a key. With these addresses and this key, the root of a
+connecting group connects to the root of the accepting group. The two roots remain peers until both groups are
+introduced to each other and have agreed on a context id. All messages of a port are in one context.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Start: TypeAlias = Callable[[Sequence[Program], str, Sequence[str]], Request[Non
 
 
 class PortNamespace(Namespace):
-    """The namespace of an open port, in which unknown processes with the key connect.
+    """The namespace of an open port, in which a process with the key can connect even if it is unknown.
 
     Args:
         processes: the processes that this process knows.
@@ -276,7 +276,7 @@ def spawn(
         start: starts them, by default as the environment of the engine does.
 
     Raises:
-        SpawnError: awaiting the request: they cannot be started, or have ended before they joined.
+        SpawnError: awaiting the request: the processes cannot be started, or have ended before they joined their job.
     """
     begin = start or comm.engine.environment.start
     return meet(

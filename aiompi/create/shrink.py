@@ -17,7 +17,7 @@ def shrink(comm: Communicator) -> Request[Communicator]:
     """Make a communicator of the members that have not failed, in the order of their ranks.
 
     All living members call this, even on a revoked communicator. The new communicator has the same members everywhere:
-    the members that had not failed when the last of them called this. On an intercommunicator both groups shrink.
+    the members that were alive when the last living member called this. On an intercommunicator both groups shrink.
 
     Returns:
         The request; its result is the new communicator. It succeeds in spite of failed members.

@@ -52,8 +52,8 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
         The request. Its result is None for the colour UNDEFINED, and if no process of the remote side has the colour.
 
     Raises:
-        InvalidArgumentError: the colour is negative, or an argument takes more than 64 bits, or more than 32 if the
-            communicator spans IMPI clients.
+        InvalidArgumentError: the colour is negative and not UNDEFINED, or an argument needs more than 64 bits (32 bits
+            if the communicator spans IMPI clients).
     """
     entry = _checked_entry(comm, color, key)
 
@@ -86,10 +86,11 @@ def split_type(
         kind: a constant COMM_TYPE_; UNDEFINED to be in no new communicator.
         key: see `split`.
         node: function that returns the name of the machine of this process.
-        info: names the resource of guided kinds; an unguided split sets `mpi_hw_resource_type` in it.
+        info: a guided kind reads the name of the resource from it; an unguided split sets `mpi_hw_resource_type` in it.
 
     Returns:
-        The request. Its result is None in a process that belongs to no such resource, or to several of them.
+        The request. Its result is None in a process that belongs to no resource of this type, or to several resources
+        of this type.
 
     Raises:
         InvalidArgumentError: there is no such kind, or the info names two resources.
@@ -120,7 +121,7 @@ def split_type(
 
 
 def _colors(comm: Communicator, kind: int, node: Callable[[], str], info: Info) -> list[str]:
-    """Return the resource of this process, or one of each type for an unguided split; no resource is \"\"."""
+    """Return the resource of this process; for an unguided split, its resource of each type. No resource is \"\"."""
     if kind == UNDEFINED:
         return []
     host = node()
@@ -149,7 +150,7 @@ def _colors(comm: Communicator, kind: int, node: Callable[[], str], info: Info) 
 
 
 def _first_strict(table: Sequence[Entry]) -> int | None:
-    """Return the first type of resources that makes groups smaller than the communicator; None if there is none."""
+    """Return the index in TYPES of the first type that divides the members into several groups; None if none does."""
     for index in range(len(TYPES)):
         if len({color for color, _ in _column(table, index)}) > 1:
             return index
@@ -172,7 +173,7 @@ async def _reach(
 
 
 def _part(comm: Communicator, pair: int, table: list[Row], color: int) -> Communicator | None:
-    """Make the communicator of the members that have a colour, on an intracommunicator that spans clients."""
+    """Make the communicator of the members with a given colour, on an intracommunicator that spans clients."""
     if color < 0:
         return None
     rows = sorted((row.key, rank) for rank, row in enumerate(table) if row.color == color)

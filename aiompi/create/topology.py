@@ -100,7 +100,7 @@ def dist_graph(
     destinations: Sequence[int],
     weights: Weights,
 ) -> Request[Communicator]:
-    """Arrange processes by edges that any of them may name (MPI_Dist_graph_create, MPI-2.2); all of `comm` call it.
+    """Arrange processes as a graph; each may name any edges (MPI_Dist_graph_create, MPI-2.2); all of `comm` call it.
 
     Args:
         sources, degrees, destinations, weights: see `split_edges`.

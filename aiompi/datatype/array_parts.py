@@ -1,4 +1,4 @@
-"""Types of blocks of arrays, and of arrays distributed over processes as in HPF (4.1.3 and 4.1.4 of MPI-3.1).
+"""Datatypes of subarrays, and of arrays distributed over processes as in HPF (4.1.3 and 4.1.4 of MPI-3.1).
 
 Every distribution is treated as cyclic. When 11 elements are distributed over 2 processes in blocks of 3, process 1
 owns the elements marked #: a full block, and a partial block in the last round.
@@ -54,7 +54,7 @@ def check_dimensions(ndims: int) -> None:
 
 
 def direction(order: object) -> int:
-    """Return the slice step that lists the dimensions of an array with the fastest one first.
+    """Return the slice step, 1 or -1, that puts the dimensions of an array in order, the fastest-varying one first.
 
     Raises:
         InvalidArgumentError: `order` is neither ORDER_C nor ORDER_FORTRAN.

@@ -65,7 +65,7 @@ def to_binary128(numbers: Bits) -> Bits:
 
 
 def from_binary128(numbers: Bits, native: np.dtype[Any]) -> Bits:
-    """Convert binary128 to native long doubles, rounded to nearest if their fraction is shorter.
+    """Convert binary128 to native long doubles, rounded to nearest if long double has a shorter fraction.
 
     Args:
         numbers: array of dtype `EXTERNAL`, any shape.

@@ -57,7 +57,7 @@ class Bounds(NamedTuple):
         return self._spread(min(0, end), max(0, end))
 
     def place(self, displacements: Integers, lengths: Integers | int, extent: int) -> Bounds:
-        """Return the bounds of blocks of `lengths[i]` copies, `extent` bytes apart, the first at `displacements[i]`."""
+        """Return the bounds of blocks: `lengths[i]` copies, `extent` bytes apart, begin at `displacements[i]`."""
         if isinstance(lengths, int):
             if lengths == 0 or not displacements.size:
                 return EMPTY
@@ -92,7 +92,7 @@ class Bounds(NamedTuple):
         return self._replace(lower=lb, upper=ub)
 
     def _spread(self, lowest: int, highest: int) -> Bounds:
-        """Return the bounds of copies, of which the lowest begins at `lowest` and the highest at `highest`."""
+        """Return the bounds of several copies; the lowest copy is at `lowest`, the highest copy is at `highest`."""
         return Bounds(
             None if self.first is None else self.first + lowest,
             None if self.last is None else self.last + highest,

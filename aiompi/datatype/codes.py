@@ -73,7 +73,7 @@ def fields_of(dtype: np.dtype[Any]) -> Iterator[tuple[np.dtype[Any], int]]:
 
 @functools.cache
 def _pairs() -> dict[tuple[object, ...], Datatype]:
-    """Return the pairs by layout; the names of the fields do not matter. 2INTEGER has the layout of 2INT."""
+    """Return the predefined pairs by their `_layout`. 2INTEGER is left out, because 2INT has the same layout."""
     pairs = (
         mpi.FLOAT_INT, mpi.DOUBLE_INT, mpi.LONG_INT, mpi.TWOINT, mpi.SHORT_INT, mpi.LONG_DOUBLE_INT, mpi.TWOREAL,
         mpi.TWODOUBLE_PRECISION,
@@ -84,10 +84,10 @@ def _pairs() -> dict[tuple[object, ...], Datatype]:
 def from_dtype(dtype: npt.DTypeLike) -> Datatype:
     """Return the committed datatype of a numpy type.
 
-    A structured type becomes the pair of section 4.9.3 with the same layout, or else a struct of its fields with the
-    same offsets and extent; it may be aligned, packed or nested, and have sub-arrays. Strings become arrays of
-    characters; void types, and types of other packages such as bfloat16, become arrays of bytes. Results are cached, so
-    equal types give the same object.
+    A structured type becomes the pair of section 4.9.3 with the same layout. If there is no such pair, it becomes a
+    struct of its fields with the same offsets and extent. Structured types may be aligned, packed or nested, and may
+    have sub-arrays. Strings become arrays of characters; void types, and types of other packages such as bfloat16,
+    become arrays of bytes. Results are cached, so equal types give the same object.
 
     Args:
         dtype: numpy type or anything numpy.dtype() takes.
@@ -141,7 +141,7 @@ def _struct(dtype: np.dtype[Any]) -> Datatype:
 
 
 def _elements(dtype: np.dtype[Any]) -> tuple[Datatype, int]:
-    """Return the datatype and the number of the equal elements in one item of a numpy type."""
+    """Return the datatype of the elements of a numpy type, and the number of elements in one item."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         element, count = _elements(base)
@@ -168,14 +168,14 @@ def _exported(view: memoryview) -> np.dtype[Any]:
 def to_dtype(datatype: Datatype) -> np.dtype[Any]:
     """Return the numpy type of one item of a datatype: the same elements in the same places.
 
-    The itemsize is the extent of the datatype, or its upper bound if the data begin after the address and reach beyond
-    the extent. Derived types become structured types. Their fields are the blocks, aligned if possible and
-    named f0, f1 ... unless the datatype was made from a numpy type. Contiguous types and whole subarrays become
-    sub-arrays.
+    The itemsize is the extent of the datatype. If the data end beyond the extent, because the lower bound is positive,
+    the itemsize is the upper bound. Derived types become structured types. Their fields are the blocks, aligned if
+    possible. The names of the fields are f0, f1 ..., or those of the numpy type from which the datatype was made.
+    Contiguous types and whole subarrays become sub-arrays.
 
     Raises:
-        InvalidTypeError: no numpy type can describe the datatype. It has data before its address or beyond its upper
-            bound, or it is null, a marker, a part of an array or a distributed array.
+        InvalidTypeError: no numpy type can describe the datatype. The datatype has data before its address or beyond
+            its upper bound, or it is null, a marker, a part of an array or a distributed array.
     """
     if not datatype:
         raise InvalidTypeError("the datatype is DATATYPE_NULL or was freed, and has no numpy type")
@@ -219,7 +219,7 @@ def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.dtype[Any]:
 
 
 def _parts(datatype: Datatype) -> tuple[list[str], list[tuple[np.dtype[Any], int]]] | None:
-    """Return the field names, and the field types with offsets, of a structured type; None if there is no such type."""
+    """Return the names, and the types with offsets, of the fields of a datatype; None if it has no structured type."""
     if datatype.dtype is not None:
         return None if datatype.dtype.names is None else (list(datatype.dtype.names), list(fields_of(datatype.dtype)))
     old, combiner, given = datatype.decode()
@@ -254,7 +254,7 @@ def _blocks(old: Datatype, combiner: str, given: dict[str, Any]) -> tuple[list[i
 
 
 def from_format(view: memoryview) -> Datatype:
-    """Return the datatype of the elements of a memoryview, by its PEP 3118 format; bytes are numbers.
+    """Return the datatype of a memoryview's elements, by its PEP 3118 format; "B" and "b" are 8-bit integers.
 
     Raises:
         InvalidTypeError: see `from_dtype`.

@@ -109,7 +109,7 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
 
     @property
     def external(self) -> Layout:
-        """Position of each byte of memory in one item in external32; computed at the first use."""
+        """Position of each byte of memory in an external32 message of one item; computed at the first use."""
         return self._map.external
 
     def layout_of(self, count: int) -> Layout:
@@ -130,7 +130,7 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
     # Commit and free (section 3.12.4).
 
     def Commit(self) -> Self:
-        """Make the type ready for use in communication (MPI_Type_commit); a second time does nothing.
+        """Make the type ready for use in communication (MPI_Type_commit); a second call does nothing.
 
         Returns:
             The type itself.
@@ -169,7 +169,7 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
 
     @property
     def is_committed(self) -> bool:
-        """True if the type may be used in communication, as predefined types always may."""
+        """True if the type may be used in communication, as all predefined types but DATATYPE_NULL, LB and UB."""
         return self._state.committed and not self._null
 
     @property
@@ -194,7 +194,7 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
             name: the name, which may be empty.
 
         Raises:
-            InvalidTypeError: the type is null or freed, or it is predefined and has another name.
+            InvalidTypeError: the type is null or freed, or it is predefined and `name` is not its name.
         """
         self._valid()
         if self.is_predefined and name != self._state.name:
@@ -213,7 +213,7 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
     # Codes of numpy and PEP 3118.
 
     def tocode(self) -> str:
-        """Return the type code from which `fromcode` makes the same type, or one with the same layout.
+        """Return the type code from which `fromcode` makes the same type, or a type with the same layout.
 
         Returns:
             The type code.
@@ -242,7 +242,7 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
         return _LETTERS.get(self._original_name(), self.dtype.char)
 
     def _original_name(self) -> str:
-        """Return the name of the predefined type that this is, or that it duplicates."""
+        """Return the name of this type if predefined, or of the predefined type that it duplicates; otherwise ""."""
         typemap = self._map
         while typemap.combiner == COMBINER_DUP:
             (typemap,) = typemap.types

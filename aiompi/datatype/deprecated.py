@@ -1,6 +1,6 @@
 """Functions of MPI-1.1 that later versions replaced (sections 3.12.1 to 3.12.3).
 
-They call their replacements, and the types they make have the combiners of the replacements.
+The functions call their replacements. So the types that they make have the combiners of the replacements.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def Type_hindexed(blocklengths: Numbers, displacements: Numbers, oldtype: Dataty
 
 
 def Type_struct(blocklengths: Numbers, displacements: Numbers, types: Sequence[Datatype]) -> Datatype:
-    """Make a type of blocks of different types, LB and UB included: `Datatype.Create_struct` (MPI_Type_struct).
+    """Make a type of blocks of different types, also LB and UB: `Datatype.Create_struct` (MPI_Type_struct).
 
     Args:
         blocklengths: items of each block.

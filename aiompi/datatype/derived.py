@@ -30,7 +30,7 @@ class Constructors(TypeHandle):
     Raises:
         InvalidArgumentError: sequences of different lengths, or displacements of more than 64 bits.
         InvalidCountError: a count or block length is negative.
-        InvalidTypeError: this type, or a type of a struct, is null, freed or a marker.
+        InvalidTypeError: this type is null, freed or a marker, or a type of a struct is null or freed.
         TypeError: an argument is not an integer, or not a sequence of integers.
     """
 
@@ -217,7 +217,7 @@ class Constructors(TypeHandle):
             rank: rank of the process in the row-major grid.
             gsizes: shape (ndims,), elements of the array in each dimension.
             distribs: shape (ndims,), DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC or DISTRIBUTE_NONE.
-            dargs: shape (ndims,), elements of a block, or DISTRIBUTE_DFLT_DARG; ignored where there is no distribution.
+            dargs: shape (ndims,), elements of a block, or DISTRIBUTE_DFLT_DARG; ignored for DISTRIBUTE_NONE.
             psizes: shape (ndims,), processes in each dimension of the grid.
             order: ORDER_C (the last index varies fastest) or ORDER_FORTRAN (the first index does).
 
@@ -294,7 +294,7 @@ class Constructors(TypeHandle):
 
 
 def _are_few(numbers: object) -> bool:
-    """Return True for a short list, from which a type map can be recognized without NumPy."""
+    """Return True for a short list: its copy is a tuple, by which `TypeMap.derived` can find an equal earlier call."""
     return isinstance(numbers, list | tuple) and len(numbers) <= 64
 
 
@@ -315,7 +315,7 @@ def _components(datatypes: Iterable[object]) -> tuple[TypeMap, ...]:
 def _same_types(
     maps: tuple[TypeMap, ...], starts: tuple[int, ...], lengths: tuple[int, ...]
 ) -> Iterator[tuple[TypeMap, Any, Any]]:
-    """Yield (type, displacements, lengths) for each run of blocks of one type; integers for a single block."""
+    """Yield (type, displacements, lengths) for each run of blocks of one type: arrays, or ints for a single block."""
     first = 0
     for last, old in enumerate(maps):
         if last + 1 < len(maps) and maps[last + 1] is old:

@@ -46,8 +46,8 @@ def _unchanged(values: Array) -> Array:
 class Element:
     """The conversion of one basic element between memory and external32.
 
-    Bits are copied as unsigned integers, so NaNs keep their payload. An assignment between the types of both forms
-    reverses the bytes, and truncates or extends them.
+    Bits are copied as unsigned integers, so NaNs keep their payload. The conversion is an assignment of numpy from one
+    type to the other, which reverses the bytes, and truncates or extends them.
 
     Args:
         native: type of a part in memory.
@@ -60,7 +60,8 @@ class Element:
         dtypes: types of an element in memory and in external32.
         nbytes: bytes of an element in external32.
         same: True if both forms have the same bytes.
-        word: bytes of the words that are reversed, 0 if both forms are the same, and -1 if they differ otherwise.
+        word: length of the words whose bytes the conversion reverses; 0 if both forms have the same bytes; -1 for any
+            other conversion.
     """
 
     __slots__ = ("decode", "dtypes", "encode", "nbytes", "parts", "same", "word")
@@ -170,7 +171,7 @@ def element_of(basic: object) -> Element:
 
 
 def words(layout: Layout) -> list[int] | None:
-    """Return the length of the words that the conversion of each part of an external layout reverses; 0 for no words.
+    """Return, for each part of an external layout, the length of the words that its conversion reverses; 0 for none.
 
     Lengths are in bytes. The result is None if a part has to be converted in another way.
     """

@@ -41,7 +41,7 @@ class TypeState:
         map: type map of the datatype.
         name: name of the datatype; empty if it has none.
         committed: True if the datatype may be used in communication.
-        attributes: values that the program caches on the datatype (section 6.7.4 of MPI-3.1); None: none so far.
+        attributes: values that the program caches on the datatype (section 6.7.4 of MPI-3.1); None before the first.
     """
 
     map: TypeMap = dataclasses.field(init=False)
@@ -60,7 +60,7 @@ class TypeHandle(Opaque, attribute.Caching):
         size: bytes of data in one item, gaps not counted.
         lb: lower bound: where an item starts, in bytes from its address.
         extent: bytes from one item to the next.
-        dense: True if any number of items is contiguous; False if the type map must be checked.
+        dense: True if any number of items is known to be contiguous; if False, only the type map tells.
     """
 
     __slots__ = ("_dtype", "_map", "_null", "_several", "_state", "dense", "extent", "lb", "size")
@@ -170,7 +170,7 @@ class TypeHandle(Opaque, attribute.Caching):
 
     @property
     def usable_items(self) -> Items | None:
-        """The items of the type, as calls on buffers use them; None if the type may not be used in communication."""
+        """The object that packs and unpacks items of the type; None if the type may not be used in communication."""
         if self._null or not self._state.committed:
             return None
         return self._map.items or self._map.make_items("items")
@@ -215,7 +215,7 @@ class TypeHandle(Opaque, attribute.Caching):
 
 
 def described(typemap: TypeMap) -> str:
-    """Describe how a type was made in a few words: "vector of MPI_INT", "struct of 3 blocks"."""
+    """Describe in a few words how a type was made: "vector of MPI_INT", "struct of 3 blocks"."""
     call = COMBINERS[typemap.combiner].lower()
     if typemap.combiner == constants.COMBINER_STRUCT:
         return f"{call} of {len(typemap.types)} blocks"

@@ -194,7 +194,7 @@ def _kind(p: int, r: int) -> int:
 
 @functools.cache  # calls with the same arguments return the same type, because these types are never freed
 def _constant(combiner: int, name: str, **arguments: int) -> Datatype:
-    """Return a predefined type that is equivalent to a named one and records the arguments of the call."""
+    """Return a predefined type that is equivalent to a named type and records the combiner and arguments."""
     base = PREDEFINED[name]
 
     def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:

@@ -57,7 +57,8 @@ class Representation(NamedTuple):
         layout_of: (datatype, count) -> layout of `count` items in this form.
         pack: function with the arguments of `move.pack`.
         unpack: function with the arguments of `move.unpack`.
-        items_of: function that returns the items of a datatype in this form, if it is committed.
+        items_of: function that returns the `Items` of a datatype in this representation; None if the datatype may not
+            be used in communication.
     """
 
     name: str
@@ -300,7 +301,7 @@ def _parse(spec: object, name: str) -> tuple[object, int | None, int]:
 
 
 def _inferred(datatype: Datatype, nbytes: int, name: str) -> int:
-    """Return the number of whole items, padding included, in `nbytes` bytes after their start."""
+    """Return the number of whole items, padding included, that fit into `nbytes` bytes from the first item on."""
     extent = datatype.extent
     if datatype.size == 0:
         return 0

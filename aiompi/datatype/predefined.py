@@ -47,7 +47,7 @@ _COMPLEX: Final = {"F": (2, "f"), "D": (2, "d"), "G": (2, "g"), "c8": (2, "f"), 
 
 
 def _named(name: str, typemap: TypeMap, constant: Datatype | None = None) -> Datatype:
-    """Define the constant of a name and a type map, which refer to each other."""
+    """Define the constant with a name and a type map; the constant and the type map refer to each other."""
     if constant is None:
         constant = Datatype()
     constant._set(typemap, TypeState(name, committed=True))
@@ -70,7 +70,7 @@ def _basic(name: str, code: str) -> Datatype:
 
 
 def _pair(name: str, value: Datatype, index: Datatype) -> Datatype:
-    """Define the constant of a name and of the C struct of two types."""
+    """Define the constant with a name and the layout of the C struct of two types."""
     offset = -(-value.extent // index.alignment) * index.alignment
 
     def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:

@@ -68,7 +68,7 @@ class Signature:
 
     @property
     def _fingerprint(self) -> int:
-        """Number that represents the sequence; computed at the first use for repetitions of one part."""
+        """Hash of the sequence; for repetitions of one part it is computed at the first use."""
         if self._known is None:
             self._known = 0
             for part, n in self._parts:
@@ -109,14 +109,15 @@ class Signature:
         return Signature._of_parts(tuple(merged))
 
     def elements(self, nbytes: int, external: bool = False) -> int:
-        """Return the number of basic elements in the first bytes of a message of items with this signature.
+        """Return the number of basic elements in a message of `nbytes` bytes, whose items have this signature.
 
         Args:
             nbytes: length of the message, which may hold any number of items.
             external: True if the message is in external32.
 
         Returns:
-            Elements; UNDEFINED if the message ends within one, or if there are bytes but no elements.
+            The number of elements; UNDEFINED if the message ends within an element, or if it has bytes but the items
+            have no elements.
         """
         size_of: Callable[[Signature], int] = Signature._external_size if external else attrgetter("size")
         size = size_of(self)
@@ -215,7 +216,7 @@ def _power(count: int) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def _series(count: int, n: int) -> int:
-    """1 + x + ... + x**(n - 1), where x is the factor by which `count` elements shift the elements before them."""
+    """Return 1 + x + ... + x**(n - 1) modulo _MODULUS, where x is `_power(count)`."""
     return (_power(count * n) - 1) * pow(_power(count) - 1, -1, _MODULUS) % _MODULUS
 
 

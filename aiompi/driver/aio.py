@@ -27,7 +27,7 @@ _BRIEF_SECONDS = 500e-6
 
 
 class AsyncioDriver(DriverBase):
-    """An event loop makes progress. Only its thread may make calls, and only while no other loop runs there.
+    """An event loop makes progress. Only the loop's thread may make calls, while no other loop runs in it.
 
     The driver uses the loop that is running when the driver is created, or else when it is first used.
 
@@ -281,12 +281,12 @@ class AsyncioDriver(DriverBase):
 
 
 class LoopTimer:
-    """A call that is to be made later, in another loop if its loop is closed before.
+    """A timer of a driver: calls a function later; if its loop is closed before, the next loop makes the call.
 
     Args:
         due: time of the call.
         callback: is called.
-        waiting: the timers of the driver, but for those that have made their call or were cancelled.
+        waiting: the driver's set of timers that have neither made their call nor been cancelled.
         loop: makes the call, unless the loop is closed before.
     """
 
@@ -366,7 +366,7 @@ def run(main: Coroutine[Any, Any, T], on_error: Callable[[BaseException], object
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Call a function that may wait for a disk, in a thread of the running loop."""
+    """Call a function that may block on disk access, in a thread of the running loop's executor."""
     return await asyncio.get_running_loop().run_in_executor(None, function)
 
 

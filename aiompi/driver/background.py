@@ -18,16 +18,17 @@ _NAP: Final = 1e-3
 class Background:
     """A thread that makes progress while no thread of the program does.
 
-    A hand-over takes longer than most messages, and a program that has just waited will soon wait again. Therefore this
-    thread wakes only from time to time while threads of the program call often. It sleeps while a thread of the program
-    waits for long. It takes over when no thread has waited or polled in between.
+    A hand-over of progress between two threads takes longer than most messages, and a program that has just waited will
+    soon wait again. Therefore this thread wakes only from time to time while threads of the program call often. It
+    sleeps while a thread of the program waits for long. It takes over when no thread has waited or polled in between.
 
     Args:
         fd: descriptor that is readable when progress can be made.
         lock: held during `foreground_leads` and `progress`. Callers of the methods hold it, unless a method says
             otherwise.
         foreground_leads: returns True if a thread of the program makes progress.
-        progress: makes progress; returns the seconds until the next call is due, or None if only `fd` makes one due.
+        progress: makes progress; returns the seconds until it must be called again, or None if only `fd` can require a
+            call.
         failed: called in the thread with the exception that has ended it.
 
     Attributes:

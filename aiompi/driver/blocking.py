@@ -27,12 +27,12 @@ DEADLOCK: Final = "deadlock: this operation waits for a message that no other pr
 
 
 class BlockingDriver(WatchingDriver):
-    """Blocking calls and `poll` make progress, only in the thread that created this driver.
+    """A driver that makes progress only in blocking calls and `poll`, in the thread that created it.
 
     Attributes:
         level: thread level, one of the THREAD_ constants.
-        owner: identifier of the thread that may make calls without `check_thread`. NO_THREAD if every call must use
-            `check_thread`, for example while the thread sleeps and only signal handlers make calls.
+        owner: identifier of the thread whose calls skip `check_thread`. NO_THREAD makes every call use `check_thread`,
+            for example while the thread sleeps and only signal handlers make calls.
     """
 
     level: ClassVar[int] = THREAD_FUNNELED
@@ -92,11 +92,11 @@ class BlockingDriver(WatchingDriver):
             )
 
     def exclusive(self, call: str) -> AbstractContextManager[object]:
-        """Return a context manager for a call, which keeps other threads out of calls.
+        """Return a context manager that excludes calls of other threads while a call runs.
 
         Raises:
-            LocalProtocolError: this thread may not make calls, or another thread is inside a call and the thread level
-                does not let calls wait for each other.
+            LocalProtocolError: this thread may not make calls, or the thread level is THREAD_SERIALIZED and another
+                thread is inside a call.
         """
         self.check_thread()
         return nullcontext()
@@ -230,8 +230,8 @@ class BlockingDriver(WatchingDriver):
     def _end_interrupted_sleep(self) -> None:
         """End the sleep that a signal handler interrupts, because the handler may complete the awaited request.
 
-        This runs before each call by a handler, and again after each call that waits, because a wait consumes the
-        alarm.
+        A handler's calls run this before they start. A call that waits runs this again afterwards, because the wait
+        consumes the alarm event.
         """
         if self._asleep:
             self._descriptors.epoll.end_sleep()

@@ -80,7 +80,10 @@ class Descriptors:
             self.epoll.modify(fd, _DOORBELL)
 
     def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
-        """Call `deliver` at each write to an eventfd, then `callback`; in the next turn if `deliver` returns True."""
+        """Call `deliver`, then `callback`, after each write to an eventfd.
+
+        If `deliver` returns True, `callback` runs only in the next turn.
+        """
 
         def call_if_registered() -> None:
             if self.readers.get(fd) is call_if_registered:
@@ -126,7 +129,7 @@ class WatchingDriver(DriverBase):
     """The part of a blocking driver that watches descriptors and signals.
 
     Attributes:
-        on_signal: called in the main thread while it waits, after a signal; it may raise.
+        on_signal: callback for signals. The main thread calls it during a wait; it may raise an exception.
     """
 
     _descriptors: Descriptors
@@ -136,7 +139,7 @@ class WatchingDriver(DriverBase):
         self.on_signal: Callable[[], object] = lambda: None
 
     def ring(self) -> None:
-        """Let the main thread call `on_signal` when it waits, or at once if it sleeps."""
+        """Make the main thread call `on_signal`: at once if it sleeps, otherwise in its next wait."""
         self._descriptors.ring()
 
     def _on_signal(self) -> None:

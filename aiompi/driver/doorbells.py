@@ -1,7 +1,7 @@
 """`Doorbells`: the eventfds by which peers wake a rank that sleeps in an event loop or in a shared epoll.
 
-A peer shares the eventfd with its counter and flags, and could make a read or a write block. So no rank reads a
-doorbell. Therefore the counter of its eventfd starts above 0, and each write adds 0. Such a write never blocks,
+A peer shares the counter and the flags of the eventfd, and could make a read or a write of this rank block. So no rank
+reads a doorbell. Therefore the counter of its eventfd starts above 0, and each write adds 0. Such a write never blocks,
 whatever a peer writes. A write of 0 wakes as well, because epoll reports each write (EPOLLET).
 """
 
@@ -14,7 +14,7 @@ _RUNG: Final = select.EPOLLIN | select.EPOLLET
 
 
 class Doorbells:
-    """A descriptor that is readable while a doorbell has been rung and `rung` has not returned it.
+    """A descriptor that is readable while a doorbell has been rung and `rung` has not yet returned this doorbell.
 
     Args:
         fds: the doorbells, at least one.

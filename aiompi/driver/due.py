@@ -1,4 +1,4 @@
-"""The callbacks of a driver without an event loop that are due, at once or at a time."""
+"""The callbacks that a driver without an event loop runs, in its next turn or at a given time."""
 
 from __future__ import annotations
 

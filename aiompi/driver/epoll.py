@@ -40,7 +40,7 @@ class Epoll:
         self._epoll.unregister(fd)
 
     def change(self, fd: int, before: int, mask: int) -> None:
-        """Watch a descriptor for the events `mask`, after it was watched for those of `before`; 0 for no events."""
+        """Watch a descriptor for the events in `mask` instead of the events in `before`; 0 means no events."""
         if not before and mask:
             self.register(fd, mask)
         elif before and mask:
@@ -49,7 +49,7 @@ class Epoll:
             self.unregister(fd)
 
     def end_sleep(self) -> None:
-        """Let a signal handler end the sleep that it interrupts: `poll` returns the event of an alarm."""
+        """End the sleep that the calling signal handler interrupts: an alarm eventfd makes `poll` return."""
         if self._alarm is None:
             alarm = os.eventfd(1, os.EFD_CLOEXEC)
             self.register(alarm, select.EPOLLIN | select.EPOLLET)

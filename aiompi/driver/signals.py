@@ -1,4 +1,4 @@
-"""`SignalPipe` ends a sleep also at a signal that comes just before it, and `send_again` repeats a signal."""
+"""`SignalPipe` lets a signal end a sleep even if it arrives just before the sleep. `send_again` repeats a signal."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _LONGEST: Final = 0.01
 class SignalPipe:
     """A pipe to which Python writes a byte at each signal that has a handler in Python.
 
-    The system ends a sleep at a signal. But Python looks for signals before it enters the sleep, and a signal that
-    comes in between would wait for the end of the sleep. The byte of this signal ends the sleep at once.
+    The system ends a sleep at a signal. But Python checks for signals before it enters the sleep. A signal between this
+    check and the sleep would wait until the sleep ends. The byte of this signal ends the sleep at once.
 
-    There is one pipe in a process, and it stays. Only `ring` writes to it if another part of the program takes the
-    bytes of Python, such as an event loop with signal handlers (also after the end of this loop), or if not the main
-    thread makes the pipe.
+    There is one pipe in a process, and it stays. In two cases Python does not write to it, and only `ring` does:
+    another part of the program has set the wakeup descriptor (such as an event loop with signal handlers, even after
+    this loop has ended), or a thread other than the main thread makes the pipe.
 
     Attributes:
         fd: descriptor that is readable after a signal.

@@ -44,7 +44,7 @@ def cores(root: str | os.PathLike[str] = "/") -> int:
 
 
 def throttled(root: str | os.PathLike[str] = "/") -> bool:
-    """Return True if the quota allows less CPU time than all cores have: a spin then takes time from other work."""
+    """Return True if the quota is less than the time of all allowed cores: a spin then takes time from other work."""
     return cores(root) < _allowed()
 
 
@@ -74,12 +74,11 @@ class Spin:
 
     After a spin without result the next wait does not spin. After further such spins the next 3, 7, ... 255 waits do
     not spin. So a rank wastes little time if its messages are rare, or come from a rank on the same core. A rank may
-    spin without result because its peer sleeps as well. Such a rank soon tries again, because the waits without a spin
-    take less time than the spins before them.
+    spin without result because its peer sleeps as well. Such a rank soon spins again, because its waits without a spin
+    are shorter than its unsuccessful spins.
 
-    If a spin yields the core to a computing process, a sleeping rank would get the answer sooner. So yields to
-    computing processes make spins rarer as well; yields after which the core comes back at once make spins more
-    frequent.
+    If a spin yields the core to a computing process, the rank gets its message later than if it slept. So yields to
+    computing processes make spins rarer as well. Yields that return the core quickly make spins more frequent.
 
     Attributes:
         seconds: duration of a spin; 0 for never.
@@ -139,10 +138,10 @@ class Spin:
         self._skips_left = max(self._skips_left, self._skips)
 
     def review(self, pollers: list[Poller], now: float) -> bool:
-        """Stop polling stale pollers if others are busy, because polling them delays the others.
+        """Stop polling stale pollers if other pollers are busy, because polls of stale ones delay the busy ones.
 
         Returns:
-            True if a stale poller had work after all, for which the busy pollers may have left no time.
+            True if a stale poller had work after all. The busy pollers may have left no time for this work.
         """
         if now < self._review_due:
             return False

@@ -33,7 +33,8 @@ class SerialDriver(BlockingDriver):
     """Any thread may make a call. A call that overlaps with a call of another thread is refused.
 
     Args:
-        take_turn: called in a call that has not entered `exclusive`: it enters for the rest of the call, or raises.
+        take_turn: callback of a call that has not entered `exclusive`. The callback enters `exclusive` for the rest of
+            the call, or raises an exception.
     """
 
     level = THREAD_SERIALIZED
@@ -77,15 +78,16 @@ class ThreadDriver(BlockingDriver):
 
     A call holds the lock except while it sleeps. One of the waiting threads is the leader. It sleeps in epoll, serves
     all arrivals, and wakes each other thread whose request is complete. When its own request is complete, another
-    waiting thread becomes the leader. While no thread waits, a background thread leads. So the engine may call user
-    functions, such as the operation of a reduction, in any of these threads.
+    waiting thread becomes the leader. While no thread waits, a background thread leads. Each of these threads may
+    become the leader. So the engine may call user functions, such as the operation of a reduction, in any of them.
 
-    The leader spins before it sleeps only if the program has no other thread, as is usual in programs that get this
-    level by default. A spinning leader holds the lock, and would delay the calls of other threads.
+    The leader spins before it sleeps only if the program has no other thread. Most programs that get this level by
+    default have no other thread. A spinning leader holds the lock, and would delay the calls of other threads.
 
     Args:
         failed: called in the background thread, with the exception that has ended this thread.
-        take_turn: called in a call that has not entered `exclusive`: it enters for the rest of the call, or raises.
+        take_turn: callback of a call that has not entered `exclusive`. The callback enters `exclusive` for the rest of
+            the call, or raises an exception.
     """
 
     level = THREAD_MULTIPLE

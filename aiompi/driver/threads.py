@@ -49,7 +49,7 @@ def call_in_thread(
 
 
 def refuse_stale_method() -> NoReturn:
-    """Refuse a call of a method that was looked up before calls took turns.
+    """Refuse a call of a method that the program looked up before calls took turns, because the method takes no lock.
 
     Raises:
         LocalProtocolError: always.

@@ -12,9 +12,9 @@ _OURS: Final = frozenset({"aiompi"})
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the cause with which a connection breaks, after an error in the handling of a received frame.
+    """Return the cause of a broken connection as text, for an error in the handling of a received frame.
 
-    No call of the program could report the error, so the error goes no further.
+    No call of the program could report this error, so the caller only breaks the connection.
 
     Raises:
         BaseException: the error itself, if a signal handler has raised it. Signal handlers run anywhere, and belong to

@@ -25,9 +25,10 @@ class AttachedBuffer:
     """Memory for messages in buffered mode (MPI_Buffer_attach, section 3.6).
 
     Args:
-        owner: the user's object, which detaching returns; None to take new memory for each message.
-        memory: its bytes.
-        look: updates which sends are complete; called before a message is refused because the buffer is full.
+        owner: the user's object, which `Attachment.detach` returns.
+        memory: the bytes of `owner`; None to take new memory for each message.
+        look: callback that finds out which sends are complete. The buffer calls it before it refuses a message for lack
+            of room.
 
     Attributes:
         pending: the sends of the messages in the buffer.
@@ -72,7 +73,7 @@ class AttachedBuffer:
         return start
 
     def _find(self, nbytes: int) -> int | None:
-        """Find room behind the newest copy or, as in the model, at the start; otherwise in any wide enough gap."""
+        """Find room behind the newest copy, otherwise in the first gap from the start that is wide enough."""
         assert self._memory is not None
         last = len(self._starts)
         if last == 0:
@@ -110,7 +111,7 @@ class AttachedBuffer:
 
 
 class Attachment:
-    """The place of an attached buffer: one per process, and one per communicator (MPI-4.1).
+    """Holds an attached buffer, or none. The process has one `Attachment`, and each communicator has one (MPI-4.1).
 
     Attributes:
         buffer: the attached buffer, None if there is none.
@@ -127,7 +128,7 @@ class Attachment:
 
         Args:
             owner: the user's object.
-            memory: its bytes; None to take new memory for each message, without a limit.
+            memory: the bytes of `owner`; None to take new memory for each message, without a limit.
 
         Raises:
             InvalidBufferError: a buffer is attached already.
@@ -205,7 +206,7 @@ def send_in_steps(
     steps: Generator[None, None, tuple[Payload, int]],
     start: Callable[[Generator[None, None, tuple[Payload, int]]], Request[None]],
 ) -> Request[None]:
-    """Start a buffered send of a large object, which is complete when the message is in the buffer.
+    """Start a buffered send of a large object. The request is complete when the message is in the buffer.
 
     Args:
         steps: makes the message.

@@ -57,8 +57,8 @@ class CreditedEndpoint(Endpoint):
     def _affords(self, cost: int) -> bool:
         """Return True if there is credit for a message, including credit that the peer has granted by now.
 
-        With progress in the background, this check is made once per turn: the credit that it finds allows further
-        copies, and other work must get a turn between them.
+        With progress in the background, this method looks for granted credit at most once per turn. The credit allows
+        further copies, and other work must get a turn between these copies.
         """
         if cost > self.credit and not self._looked:
             for link in self._links:
@@ -110,7 +110,8 @@ class CreditedEndpoint(Endpoint):
     def _acknowledge(self) -> None:
         """Return credit, in a separate frame if necessary.
 
-        No rank sleeps until credit comes: a message without credit is announced, and the answer wakes its sender.
+        No rank sleeps to wait for credit: a sender without credit announces its message, and the receiver's answer
+        wakes the sender.
         """
         if self.error is not None:
             return

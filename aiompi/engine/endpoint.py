@@ -1,4 +1,4 @@
-"""`Endpoint`: one process as the engine sees it, whatever protocol reaches it, and how communication with it ends."""
+"""`Endpoint`: the engine's interface to one process, for every protocol: messages, and the end of communication."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Endpoint(PeerBase, ABC):
-    """One process, perhaps this rank itself: how messages go to it and come from it, and how this traffic ends.
+    """One process, perhaps this rank itself. An endpoint sends and delivers messages, and handles the process's end.
 
     Attributes:
         rank: number of the process (see `aiompi.engine.processes`): its rank in the world, if it belongs to the world.
@@ -47,7 +47,8 @@ class Endpoint(PeerBase, ABC):
         Args:
             payload: its memory in pieces, `nbytes` together.
             source: own rank in the communicator.
-            mode: a synchronous send completes only once it is matched; a ready send fails if it is not matched at once.
+            mode: mode of the send. A synchronous send completes only once it is matched. A ready send fails if it is
+                not matched at once.
             note: a number for the receive, beside the message; 0: none.
 
         Returns:
@@ -69,18 +70,18 @@ class Endpoint(PeerBase, ABC):
 
     @abstractmethod
     def forbid_recall(self, message: Message) -> None:
-        """Note that a message has left the unexpected messages: its sender cannot recall it any more."""
+        """Note that a message has left the queue of unexpected messages: its sender cannot recall it any more."""
 
     @abstractmethod
     def allow_recall(self, message: Message) -> None:
-        """Note that a message is among the unexpected messages, maybe again: its sender can recall it."""
+        """Note that a message has entered the queue of unexpected messages, maybe again: its sender can recall it."""
 
     @abstractmethod
     def consumed(self, eager: int) -> None:
         """Return `eager` bytes of credit: the memory of an eager message is free again."""
 
     def look(self) -> None:
-        """Handle arrived frames, if the link may have sent a message whose completion this rank has not seen yet."""
+        """Handle arrived frames, if they may complete a message that this rank has sent."""
         return
 
     def check_sends(self) -> None:
@@ -104,7 +105,7 @@ class Endpoint(PeerBase, ABC):
 
     @property
     def has_finalized(self) -> bool:
-        """True if the peer has ended in good order, in a job that goes on."""
+        """True if the peer has finalized and has not failed, and this rank can still communicate with its job."""
         return (
             self.finalize_error is not None and self.error in (None, self.finalize_error) and self.engine.error is None
         )
@@ -123,7 +124,7 @@ class Endpoint(PeerBase, ABC):
             self.engine.failure.peer_finalized(self, self.finalize_error)
 
     def mark_closed(self) -> None:
-        """Note that the connection of a finalized peer has ended: no message that it has begun will arrive."""
+        """Note that the connection of a finalized peer has ended: its unfinished messages will not arrive."""
         self.mark_finalized()
         if self.error is None:
             self.error = self.finalize_error
@@ -150,7 +151,7 @@ class Endpoint(PeerBase, ABC):
             self.engine.environment.lost(self, cause)
 
     def buffer_unsent(self, owner: BufferOwner) -> None:
-        """Keep the send whose memory the broken link has not sent, or let that send fail."""
+        """Keep the owner of memory that a broken link has not sent; fail the owner if the peer or the job is gone."""
         error = self.engine.error or self.error
         if error is not None:
             owner.fail(another(error))
@@ -158,7 +159,7 @@ class Endpoint(PeerBase, ABC):
             self.orphans.append(owner)
 
     def drop_unfinished(self) -> list[Failable]:
-        """Forget the messages that have come or gone only in part; return the operations that wait for them."""
+        """Forget the messages that are only partly received or sent; return the operations that wait for them."""
         waiting: list[Failable] = [*self.orphans]
         self.orphans = []
         for landing in self.landings:

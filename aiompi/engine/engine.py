@@ -47,13 +47,13 @@ class Engine(Receiving):
         size: number of ranks in the world.
         settings: limits of the protocols.
         driver: how this rank waits.
-        environment: the world around this rank; by default that of a rank which is in no job.
+        environment: interface to the job and its transports; by default the environment of a rank without a job.
 
     Attributes:
         universe: the IMPI clients of the job, None without IMPI.
         gateway: carries messages to ranks of other IMPI clients; None if this rank has a link of its own to every rank.
         processes: the processes that this rank knows.
-        windows: by rank, the bytes of eager memory that it grants to each other rank.
+        windows: eager window of each rank: the bytes of eager messages that the rank accepts from each other rank.
         shm_domains: by rank, a value that is equal for ranks that read each other's memory, None for a rank whose
             memory no other rank reads.
         contexts: the queues of receives and messages by context id.
@@ -69,10 +69,10 @@ class Engine(Receiving):
         unawaited: sends for which no call waits: buffered sends, and sends whose request was freed. This rank does not
             end before they are complete.
         held_sends: sends whose messages are still being encoded, and those behind them.
-        completed_send: the shared request of all messages that have left when their send returns, and of sends to
+        completed_send: one completed request that many sends return: sends whose message has already left, and sends to
             PROC_NULL.
         attachment: the buffer of the process for buffered sends.
-        outside: sources other than ranks that complete operations of this rank, such as a thread that reads a file.
+        outside: objects that are no ranks and can complete operations of this rank, such as a thread that reads a file.
         attached: state of higher layers, such as the threads that wait for disks.
         farewell: how error messages describe a peer that has ended in good order.
         lenient: True if small standard sends to a finalized rank succeed and their messages are lost. Other
@@ -133,7 +133,7 @@ class Engine(Receiving):
     def peer(self, rank: int) -> Endpoint:
         """Return the endpoint of a process, which may be this one, by its number (see `Processes`).
 
-        For a process that this rank has forgotten, this is a new endpoint in the state of failure.
+        For a process that this rank has forgotten, the result is a new endpoint whose `error` is set.
         """
         peer = self._peers.get(rank)
         if peer is None:
@@ -163,8 +163,8 @@ class Engine(Receiving):
     def look(self) -> None:
         """Find out which messages their receivers have copied.
 
-        A call that is about to fail because a buffer is full looks first: the receiver may already have announced the
-        copy, through shared memory, to another rank.
+        A call that is about to fail because a buffer is full calls this first. A receiver may already have told another
+        rank, through shared memory, that it has copied a message.
         """
         for peer in self.peers():
             peer.look()
@@ -186,7 +186,7 @@ class Engine(Receiving):
         return len(domains) == 1 and None not in domains
 
     def hosts(self, members: Iterable[int]) -> list[list[int]]:
-        """Return a list for each group of members that share memory, with their indices in `members`."""
+        """Return, for each group of members that share memory, a list of their indices in `members`."""
         found: dict[Hashable, list[int]] = {}
         for rank, member in enumerate(members):
             domain = self.shm_domain(member)
@@ -204,7 +204,7 @@ class Engine(Receiving):
         return not any(begun) and not waiting
 
     async def encoded(self) -> None:
-        """Wait until the messages of all sends so far have been encoded, and handed to their peers."""
+        """Wait until the messages of all sends so far have been encoded and handed to their peers."""
         await settled([send.encoding for send in self.held_sends if send.encoding is not None])
 
     def disown(self, request: Request[Any]) -> None:
@@ -221,12 +221,13 @@ class Engine(Receiving):
         return matcher
 
     def open_context(self, context: int, sources: Mapping[int, int], *more: Sources) -> Matcher:
-        """Return the queues of a context of a communicator that this rank has made.
+        """Open the queues of a context, for a communicator that this rank has made, and return them.
 
-        A message that came earlier with the source of another rank breaks the connection to its sender.
+        If a message has already arrived with a source that does not belong to its sender, the connection to the sender
+        breaks.
 
         Args:
-            sources: the source in the messages of each member, by its rank in the world.
+            sources: by rank in the world, the source that the messages of each member carry.
             more: other sources that messages may carry.
         """
         matcher = self.matcher(context)
@@ -251,7 +252,8 @@ class Engine(Receiving):
     def close(self) -> None:
         """Start no operation any more.
 
-        From now on this rank looks for no deadlock, because a message of the agent, for example, can end its wait.
+        From now on this rank does not check for deadlocks, because a message of the agent, for example, can end its
+        wait.
         """
         self.closing = True
         self.driver.set_deadlock_check(None)

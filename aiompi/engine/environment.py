@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Environment:
-    """The world around an engine, which is given to the engine at its construction.
+    """The services that an engine gets from outside: connections, failure detection and other jobs.
 
     This class is the environment of a rank that is in no job and reaches no other rank. The environment of a rank in a
     job, `aiompi.job.wiring.Wiring`, derives from it.
@@ -35,12 +35,12 @@ class Environment:
         raise LocalProtocolError(f"rank {engine.rank} cannot reach rank {peer.rank}: it is not initialised")
 
     def home(self, card: BusinessCard) -> Hashable:
-        """Return a value that is equal for the cards of processes that share memory, None for a card without memory."""
+        """Return a value that is equal for business cards of processes that share memory; None for private memory."""
         return None
 
     @property
     def slot_provider(self) -> SlotProvider | None:
-        """The memory in which this rank shows its part of collectives to others; None without shared memory."""
+        """Provides shared memory for collectives, in which this rank shows its contributions; None if there is none."""
         return None
 
     # Failures.
@@ -63,7 +63,7 @@ class Environment:
 
     @property
     def recovery(self) -> RecoveryService | None:
-        """Answers questions about communicators with failed members; None if the job has no such service."""
+        """The service that answers questions about communicators with failed members; None if the job has none."""
         return None
 
     # Other jobs (MPI-2, chapter 5).
@@ -92,7 +92,7 @@ class Environment:
         raise NotImplementedError("this rank cannot start processes")
 
     def obituaries_changed(self) -> None:
-        """Judge lost processes of spawned jobs again, because a new obituary may explain their end."""
+        """Check the lost processes of spawned jobs again, because a new obituary may say why they ended."""
 
     def relay(self, obituary: Obituary) -> None:
         """Tell the other ranks of the job why a process of a spawned job has failed."""

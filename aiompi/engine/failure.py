@@ -49,7 +49,7 @@ class FailureHandler:
         return [peer.rank for peer in self._dead]
 
     def error_of(self, rank: int, matcher: Matcher | None = None) -> Exception | None:
-        """Return the error of an operation that would now wait for a rank of the world; None if it can complete.
+        """Return the error of an operation that begins to wait for a rank of the world now; None if it may wait.
 
         Args:
             rank: a rank of the world, or ANY_SOURCE.
@@ -70,11 +70,11 @@ class FailureHandler:
         return None if peer is None else peer.error or peer.finalize_error
 
     def error_among(self, ranks: Iterable[int]) -> Exception | None:
-        """Return the error of an operation that would now wait for some ranks of the world."""
+        """Return the error of an operation that begins to wait for these ranks now; None if it may wait."""
         return next(filter(None, map(self.error_of, ranks)), None)
 
     def _error_of_any_source(self, matcher: Matcher) -> Exception | None:
-        """Return the error of a receive from any source that may wait for a dead peer; None if no such peer is dead."""
+        """Return the error of a dead peer whose message a receive from any source may await; None if there is none."""
         dead = (peer for peer in self._dead if peer.finalize_error is None and self._may_send(peer, matcher))
         return next((peer.error for peer in dead), None)
 
@@ -96,7 +96,7 @@ class FailureHandler:
         return all(peer is not None and peer.is_silent for peer in others)
 
     def peer_finalized(self, peer: Endpoint, error: Exception) -> None:
-        """Fail the operations that wait for a peer which starts no operation any more."""
+        """Fail the operations that wait for a finalized peer, because the peer starts no operation any more."""
         self._degrade()
         peer.check_sends()
         self._fail_all_with(peer, [send for send in self._sends_to(peer) if not send.recalling], error)
@@ -122,7 +122,7 @@ class FailureHandler:
         self._engine.processes.gone(peer.rank)
 
     def watch(self, community: Community) -> None:
-        """Report failures of members and a revocation to a new communicator, including earlier ones."""
+        """Report failures of members and a revocation to a new communicator, even if they happened before this call."""
         self._communities[community.context_id] = community
         if self._engine.error is not None:
             community.ended(self._engine.error)
@@ -163,7 +163,8 @@ class FailureHandler:
     def spread_revocation(self, context: int, met: Iterable[int], source: int) -> None:
         """Tell members in other jobs of a revocation, and members in this job if the revocation comes from another job.
 
-        Every member does this, so that all learn of it even if the member that revoked the communicator fails.
+        Every member does this, so that all members learn of the revocation even if the member that revoked the
+        communicator fails.
 
         Args:
             met: the members outside the world of this rank.
@@ -212,9 +213,10 @@ class FailureHandler:
         return [request for request in self._engine.sends.values() if request.peer is peer]
 
     def _fail_all_with(self, peer: Endpoint, operations: list[Failable], error: Exception) -> None:
-        """Fail some operations with a peer, and all receives, probes and slot exchanges that wait for it.
+        """Fail `operations`, and all receives, probes and slot exchanges that wait for the peer.
 
-        Unless the peer has finalized, receives and probes of any source fail as well: they may wait for its message.
+        If the peer has died without finalizing, receives and probes of any source fail as well, because they may wait
+        for its message.
         """
         engine = self._engine
         died = peer.error is not None and peer.finalize_error is None
@@ -266,13 +268,13 @@ class FailureHandler:
 
 
 def _fail(operations: Iterable[Failable], error: Exception) -> None:
-    """Fail operations. They must be in no table any more: a schedule that waits for them may start new operations."""
+    """Fail operations that no table holds any more: a schedule that waits for one may start new operations."""
     for operation in operations:
         operation.fail(another(error))
 
 
 def another(error: Exception) -> Exception:
-    """Return a copy of a kept error. A raised error refers to the frames that it passes, and so to their memory."""
+    """Return a copy of a stored error. A raised error keeps the stack frames that it passes, and so their memory."""
     if isinstance(error, JobAbortedError):
         return error  # the job has ended, so nobody needs the memory
     copied = copy.copy(error)

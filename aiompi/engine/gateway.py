@@ -25,7 +25,8 @@ class Gateway:
     Attributes:
         limits: the limits that the clients have agreed upon.
         closed: True if this rank has announced that it sends only answers from now on (section 3.8).
-        writing: the place where data of packets can be written ahead; None if there is no such place.
+        writing: memory into which data of packets can be written before the packets may leave; None if there is no such
+            memory.
     """
 
     def __init__(self, engine: Engine, universe: Universe) -> None:

@@ -22,7 +22,8 @@ class GeneralizedRequest(Request[Any]):
         query: function that fills an empty status. It is called with the status and the arguments, when the
             result is taken and for each use of `status`.
         release: called with the arguments when the request is not needed any more.
-        withdraw: function that `cancel` calls with a flag, True if the request is complete, and with the arguments.
+        withdraw: function that `cancel` calls with a flag and the arguments. The flag is True if the request is
+            complete.
         args, kwargs: the arguments.
     """
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aiompi.engine.probe import Probe
     from aiompi.engine.receive import Receive
 
-#: an offset; and for each rank of the world, the source number in that rank's messages, less the offset
+#: an offset, and a mapping: rank of the world -> the source number in its messages, minus the offset
 Sources: TypeAlias = tuple[int, Mapping[int, int]]
 
 
@@ -40,7 +40,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         self.acknowledged: set[int] = set()
 
     def open(self, sources: Mapping[int, int], *more: Sources) -> None:
-        """Note that there is a communicator, and which source numbers the messages of its members may carry."""
+        """Note that this rank has made the communicator, and which source numbers its members' messages may carry."""
         self.sources = sources
         self._more_sources = more
         if self.opener is not None:
@@ -56,7 +56,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         return any(rank in ranks and ranks[rank] + added == source for added, ranks in self._more_sources)
 
     def find(self, source: int, tag: int) -> Message | None:
-        """Return the message of `find_unexpected`, or else an early message, the last of its source and tag."""
+        """Return the message of `find_unexpected`; if there is none, the first early message of this source and tag."""
         message = self.find_unexpected(source, tag) if self.arrivals else None
         if message is not None or not self.early or tag == ANY_TAG:
             return message
@@ -69,7 +69,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         return chain(super().unexpected(), [message for found in self.early.values() for message in found])
 
     def add_unexpected(self, message: Message) -> None:
-        """Keep a message for which no receive is posted, behind all others, and tell the probes that wait for it."""
+        """Append a message for which no receive is posted to the queue, and notify the probes that wait for it."""
         if message.early:
             self.early.setdefault((message.source, message.tag), []).append(message)
         else:
@@ -102,7 +102,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         return receive
 
     def waits_for(self, rank: int, tag: int) -> bool:
-        """Return True if a receive or a probe with exactly this tag, or ANY_TAG, waits for a rank of the world."""
+        """Return True if a receive or a probe whose tag equals `tag` waits for a rank; ANY_TAG equals only itself."""
         sources = {ANY_SOURCE, *self._sources_of(rank)}
         return any(self.first_posted(source, tag) is not None for source in sources) or any(
             probe.want_tag == tag and probe.want_source in sources for probe in self.probes
@@ -145,7 +145,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
             probe.found(message)
 
     def withdraw_all(self, rank: int | None = None, any_source: bool = False) -> list[Receive | Probe]:
-        """Withdraw the receives and probes of one rank of the world, or all, and return them for the caller to fail.
+        """Withdraw and return the receives and probes that wait for one rank (None: all). The caller fails them.
 
         Args:
             any_source: True to withdraw also receives and probes of any source that could match a message of that rank.

@@ -58,18 +58,18 @@ class Message(MessageBase):
         self.data = self.landing = None
 
     def drop_with(self, holder: object) -> Callable[[], object]:
-        """Undo `extract` when `holder` is no longer referred to; return a function that cancels this."""
+        """Call `put_back` when `holder` is garbage collected; return a function that cancels this."""
         finalizer = weakref.finalize(holder, self.peer.engine.finalizers.defer, self.put_back)
         finalizer.atexit = False
         return finalizer.detach
 
     @property
     def payload_error(self) -> Exception | None:
-        """The error of the sender, if it has ended before the payload has arrived; otherwise None."""
+        """The sender's error, if the sender has ended before the payload has arrived; otherwise None."""
         return self.peer.error if self.data is None and self.landing is None else None
 
     def deliver_to(self, receive: Receive) -> None:
-        """Give the payload to its receive, where its rest arrives too; keep no copy."""
+        """Give the payload to its receive, and let the missing bytes arrive there; keep no copy."""
         landing, data = self.landing, self.data
         self.landing = self.data = None
         if data is not None:
@@ -147,7 +147,7 @@ class Landing:
         self.advance(len(payload))
 
     def divert(self, wait: bool = True) -> bool:
-        """Keep other processes from writing into the memory; return False if one still writes and may go on.
+        """Stop other processes from writing into the memory; return False if a process is still writing to it.
 
         With `wait` the call waits until no process writes.
         """

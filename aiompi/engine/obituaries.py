@@ -1,6 +1,6 @@
 """`Obituaries`: why processes of spawned jobs have failed.
 
-The launcher of a spawned job reports a failure to the process that spawned it. This process tells its whole job.
+The launcher of a spawned job reports a failure to the process that spawned the job. This process tells its whole job.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Obituaries:
         environment: is told of each new report, and passes it on.
 
     Attributes:
-        starters: the process that spawned each spawned job that this rank has met, by the id of the job. Only reports
-            of that process about that job count.
+        starters: by the id of a spawned job, the process that spawned it, for the jobs that this rank has met. Only
+            reports of that process about that job count.
     """
 
     def __init__(self, environment: Environment) -> None:

@@ -1,4 +1,4 @@
-"""The protocols behind a send and a receive: the frames between this rank and one other.
+"""The protocols behind a send and a receive: the frames between this rank and one other rank.
 
 Eager: a message of at most `eager_limit` bytes is sent at once, as long as the receiver has granted memory for it
 (`credit`). If the receiver can copy from the memory of this rank, the limit is `shm_eager_limit` bytes.

@@ -70,8 +70,8 @@ class PersistentRequest(Request[T_co]):
         """Start the operation (MPI_Start, section 3.9) with the present content of the buffers.
 
         Raises:
-            InvalidRequestError: the last started operation is not complete, or the request was freed. aiompi.MPIError:
-                the last started operation has failed, and no call has reported it.
+            InvalidRequestError: the last started operation is not complete, or the request was freed.
+            aiompi.MPIError: the last started operation has failed, and no call has reported it.
             LocalProtocolError: the call is made by the function of a reduction (section 4.9.4), or in a thread or event
                 loop to which this rank does not belong.
         """

@@ -102,7 +102,7 @@ class MessageListener(Probe):
         self._callback: Callable[[Message], object] = _ignore
 
     def set(self, tag: int, callback: Callable[[Message], object]) -> None:
-        """Call `callback(message)` with an unexpected message of this tag, now or when the first one comes."""
+        """Call `callback(message)` with the first unexpected message of this tag, now or when the message comes."""
         self.want_tag = tag
         self._callback = callback
         matcher = self.matcher

@@ -1,12 +1,12 @@
-"""`Processes`: the processes that a rank knows, those of its world and those that it has met since (MPI-2, chapter 5).
+"""`Processes`: the processes that a rank knows, in its world and outside of it (MPI-2, chapter 5).
 
-Within a rank each process has a number: its rank in the world, or a number from FIRST_MET on if the rank has met it
-later, as it meets a spawned process. The numbers from FIRST_MET on are never used twice, and mean nothing to other
-ranks. All processes understand the `Name` of a process: its job, and its number in that job.
+Within a rank each process has a number: its rank in the world, or a number from FIRST_MET on. Processes that the rank
+meets later, such as spawned processes, get numbers from FIRST_MET on. These numbers are never used twice, and mean
+nothing to other ranks. All processes understand the `Name` of a process: its job, and its number in that job.
 
 Processes meet by an introduction, which gives each process the name and the business card of the others, and a
-`Namespace`. With the key of the namespace the processes prove to each other that they are the introduced ones. The
-agent of a job gives its processes the keys of other jobs for this.
+`Namespace`. With the key of the namespace each process proves to the others that it is the introduced process. The
+agent of a job gives its processes the keys of other jobs for this purpose.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Processes:
 
     Attributes:
         job: id of the job.
-        first: number in the job of rank 0 of the world; the other ranks follow.
+        first: number that rank 0 of the world has in the job. The other ranks of the world have the next numbers.
         namespaces: the namespaces in which other processes may address this process, by id.
         cards: business cards by number.
         expecting: operations that wait for the introduction of a process.
@@ -96,8 +96,8 @@ class Processes:
 
         Args:
             job: its id.
-            key: the key of all its ranks; empty if each pair of ranks has a key of its own.
-            first: number in the job of rank 0 of the world.
+            key: the key that all ranks of the job share; empty if each pair of ranks has a key of its own.
+            first: number that rank 0 of the world has in the job.
             pairs: keys that this rank shares with each rank of the world.
         """
         self.job, self.first = job, first
@@ -198,7 +198,7 @@ class Processes:
         return number not in self._gone and (peer is None or (peer.error is None and peer.finalize_error is None))
 
     def retain(self, numbers: Iterable[int]) -> list[int]:
-        """Note that a new or finished communicator refers to processes; return the met ones, for `release`."""
+        """Count a communicator's references to processes; return the processes outside the world, for `release`."""
         met = [number for number in numbers if number >= FIRST_MET]
         for number in met:
             self._references[number] += 1
@@ -211,7 +211,7 @@ class Processes:
             self.forget_unused(number)
 
     def gone(self, number: int) -> bool:
-        """Note that a process has left its job or failed; return True if it is forgotten, as no communicator has it."""
+        """Note that a process has left its job or failed; return True if this rank has forgotten the process."""
         if number < FIRST_MET:
             return False
         if number in self._names:

@@ -76,7 +76,7 @@ class Receive(PostedReceive):
         self._finish()
 
     def _decodes_in_steps(self, data: bytearray | memoryview) -> bool:
-        """Begin to decode a message before the receive is complete; return False if it is small."""
+        """Begin to decode a large message in steps, before the receive is complete; return False if it is small."""
         is_large = getattr(self.decode, "is_large_message", None)  # `isinstance` takes ten times as long
         if is_large is None or not is_large(data):
             return False

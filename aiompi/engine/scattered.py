@@ -37,7 +37,7 @@ class ScatteredReceive(Receive):
     """A receive into memory with gaps.
 
     Args:
-        target: where the message goes; None if a derived class finds that its memory has no gaps.
+        target: memory into which the message is unpacked; None if a derived class finds that its memory has no gaps.
     """
 
     __slots__ = ("_target",)

@@ -26,7 +26,7 @@ class ChainedRequest(Request[T_co]):
     __slots__ = ()
 
     def _finish(self) -> None:
-        """Notify the waiters of one request after another, so that a chain of schedules is not a recursion."""
+        """Notify the waiters of one request after another, so that a chain of schedules causes no recursion."""
         self._done = True
         if self._callbacks is None and self._waiter is None:
             return
@@ -103,7 +103,7 @@ class Schedule(ChainedRequest[T_co]):
             engine.driver.call_soon(self._raise_unseen)  # after the waiters have been told
 
     def _recorded_step(self, recorder: Recorder) -> Any:
-        """Make a step whose records are those of the place at which the schedule was started."""
+        """Run one step; its trace records belong to the place where the program has started the schedule."""
         outer, recorder.within = recorder.within, self._place
         try:
             awaited = self._coroutine.send(None)

@@ -38,7 +38,7 @@ class Poller(Protocol):
         """Return True if there was no work since the last call of this method, and none is in progress."""
 
     def rest(self) -> bool:
-        """Ask to be woken from now on instead of being polled; return False if there is work to do first."""
+        """Stop being polled, and let the peer wake this rank instead; return False if there is work to do first."""
 
 
 class StepwiseDecode(Protocol):
@@ -65,7 +65,7 @@ class StepwiseCodec(StepwiseDecode, Protocol):
 
 
 class RecoveryService(Protocol):
-    """The questions of a rank to the agent of its job about communicators with failed members."""
+    """The interface by which a rank asks the agent of its job about communicators with failed members."""
 
     @property
     def pending(self) -> bool:
@@ -84,7 +84,7 @@ class Community(Protocol):
     """A communicator, as the engine sees it.
 
     Attributes:
-        context_id: context of its point-to-point messages; the next one is that of its collectives.
+        context_id: id of the context of its point-to-point messages. The context of its collectives has the next id.
     """
 
     context_id: int
@@ -96,7 +96,7 @@ class Community(Protocol):
         """Note that a member has failed: collectives cannot complete any more."""
 
     def ended(self, error: Exception) -> None:
-        """Note that communication of this rank has ended: no collective begins any more, not even on one rank."""
+        """Note that communication of this rank has ended: no collective begins any more, not even on COMM_SELF."""
 
     def revoked(self, error: Exception, source: int) -> None:
         """Note that a rank has revoked the communicator; `source` is the process that says so."""
@@ -107,9 +107,9 @@ class Driver(Protocol):
 
     Attributes:
         background: True if progress is made while nothing waits.
-        sliced: True if other callbacks wait while this rank computes, so that it does long computations in slices.
+        sliced: True if a long computation of the rank would delay other callbacks, so that the rank computes in slices.
         single: a hint; True while a call blocks for a single request, so that other events may wait.
-        owner: identifier of the only thread that may make calls; the identifier of no thread until it is known.
+        owner: identifier of the only thread that may make calls; NO_THREAD until this thread is known.
     """
 
     background: bool
@@ -135,7 +135,7 @@ class Driver(Protocol):
         """Return the object that code yields in order to wait for a `Request`; None if the request is complete now."""
 
     def completes_soon(self, request: Request[Any]) -> bool:
-        """Look for a moment whether a request completes; return True if it is complete."""
+        """Poll for a moment until a request completes; return True if it is complete."""
 
     def tasks(self) -> Iterable[Any] | None:
         """Return the tasks of the event loop; None if this driver has none."""
@@ -190,7 +190,7 @@ class Driver(Protocol):
         """Call back whenever the descriptor is readable."""
 
     def add_doorbell(self, fd: int, deliver: Callable[[], bool], callback: Callable[[], object]) -> None:
-        """Call back after each write to an eventfd, or once for several of them. The driver reads the eventfd.
+        """Call back after each write to an eventfd, or once for several writes.
 
         Args:
             fd: the eventfd.
@@ -276,7 +276,7 @@ class Link(Protocol):
         """
 
     def grant(self, nbytes: int) -> bool:
-        """Grant the peer more credit in memory that it reads; return False if only a frame can grant it."""
+        """Grant the peer more credit, through memory that the peer reads; return False if only a frame can grant it."""
         return False
 
     def granted(self) -> int:
@@ -284,7 +284,7 @@ class Link(Protocol):
         return 0
 
     def look(self) -> None:
-        """Handle arrived frames, if the link may have sent a message whose completion this rank has not seen yet."""
+        """Handle arrived frames, if they may complete a message that this rank has sent."""
         return
 
     def lost(self, cause: str) -> None:

@@ -137,7 +137,7 @@ class SendingPeer(WithholdingEndpoint):
         (self.link or self.connect()).send(header, (), None)
 
     def adopt(self, link: Link) -> None:
-        """Use a link for frames to the peer, unless there is one already; the peer may send over another link."""
+        """Send frames to the peer over this link, unless another link is in use. The peer may use a different link."""
         if link not in self._links:
             self._links.append(link)
         if self.link is None:
@@ -216,7 +216,7 @@ class SendingPeer(WithholdingEndpoint):
                 request.fail(another(self.finalize_error))
 
     def _answer_to(self, srqid: int) -> Send:
-        """Remove and return the send that gets its last answer, after which nothing refers to its memory."""
+        """Remove and return a send whose last answer has come; afterwards nothing refers to its memory."""
         request = self._answered(srqid)
         del self.engine.sends[srqid]
         self._unanswered -= 1

@@ -179,7 +179,7 @@ class SendQueue:
         self._steps: Generator[None, None, tuple[Payload, int]] | None = None
 
     def expect(self, steps: Generator[None, None, tuple[Payload, int]] | None) -> None:
-        """Let these steps make the message of the next call of `send`, which has an empty payload; None: no steps."""
+        """Let these steps make the message of the next call of `send`, whose payload is empty; None cancels this."""
         self._steps = steps
         if not self._sends and steps is None:
             self._emptied()

@@ -29,7 +29,7 @@ def ordinal(context: int) -> int:
 
 
 def room(context: int) -> int:
-    """Return the most bytes of a contribution in the communicator with a context id."""
+    """Return the maximum size in bytes of a contribution in the communicator with this context id."""
     return ROOM if ordinal(context) < FIRST_COMMUNICATORS else LITTLE_ROOM
 
 
@@ -43,7 +43,7 @@ class SlotProvider(Protocol):
         """Return True if this rank already shares memory with all these peers."""
 
     def assemble(self, context: int, rank: int, peers: Sequence[Endpoint]) -> SlotGroup | None:
-        """Return the slots of a communicator; None if not every member can read the slots of all others now.
+        """Return the slots of a communicator; None if some member cannot read the slots of all others now.
 
         Args:
             context: id of the communicator.

@@ -28,7 +28,7 @@ class Typed(Scattered, Protocol):
     Attributes:
         contiguous: True if it has no gaps.
         view: its bytes, if it is contiguous.
-        lies_external: True if the memory has the same bytes as its message in external32.
+        lies_external: True if the bytes in memory equal the bytes of the message in external32.
         external_nbytes: length in external32 of a message that fills it.
     """
 
@@ -65,8 +65,8 @@ class SpanningReceive(ScatteredReceive):
 
     Args:
         typed: where the message goes; None to take bytes of any length.
-        keep: takes the message of a matched probe back when the receive is withdrawn; by default the message becomes
-            unexpected again.
+        keep: callback that takes back the message of a matched probe when the receive is withdrawn. By default the
+            message becomes unexpected again.
     """
 
     __slots__ = ("_sender", "_typed", "keep")

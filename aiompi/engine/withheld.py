@@ -1,16 +1,16 @@
 """Messages beyond the bound of announcements: the sender withholds them until the receiver asks for them.
 
 A sender has at most MAX_ANNOUNCED unanswered announcements (see `peer`). It withholds all further messages, and says
-so. From then on, a receive or a probe that matches no announced message asks for the first withheld message of its
-context with its tag, or with any tag. The sender answers at once, or when it sends such a message. Only one question
-per context and tag is open at a time, so the receiver keeps no more messages than it has asked for. Each answered
-announcement lets the sender announce the next withheld message unasked. So every receive meets its message, however
-many others were sent before.
+so. From then on, a receive or a probe that matches no announced message asks for a withheld message: the first message
+of its context with its tag, or with any tag if it has ANY_TAG. The sender answers at once, or when it sends such a
+message. Only one question per context and tag is open at a time, so the receiver keeps no more messages than it has
+asked for. Each answered announcement lets the sender announce the next withheld message unasked. So every receive meets
+its message, however many others were sent before.
 
-Order. A message is *early* if it is announced before a message of its context that was sent first. Receives of the tag
-of an early message match this message, because it is the first with that tag. Receives of any tag do not match an early
-message until its turn comes. The sender tells the receiver about the turn when it would announce the message unasked,
-or when a receive of any tag asks and this message is the first one.
+Order. A message is *early* if it is announced before another message of its context that was sent earlier. Receives of
+the tag of an early message match this message, because it is the first with that tag. Receives of any tag do not match
+an early message until its turn comes. The sender tells the receiver about the turn in two cases: the sender would now
+announce the message unasked, or a receive of any tag asks and this message is the first of its context.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class Questions:
     """The open questions of this rank to a withholding peer, and the early messages that have come.
 
     Args:
-        number: as in `Withheld`.
+        number: number of the period of withholding; see `Withheld`.
     """
 
     __slots__ = ("_number", "_open", "_peer", "early")
@@ -208,10 +208,10 @@ class Questions:
 
 
 class WithholdingEndpoint(CreditedEndpoint):
-    """A peer with which messages beyond the bound of announcements are withheld, in both directions.
+    """A peer from which this rank withholds messages beyond the bound of announcements, and vice versa.
 
     Attributes:
-        questions: the questions that the peer was asked; None while the peer withholds no message.
+        questions: the open questions of this rank to the peer; None while the peer withholds no message.
     """
 
     __slots__ = ("_times", "questions")
@@ -239,7 +239,7 @@ class WithholdingEndpoint(CreditedEndpoint):
     # At the sender.
 
     def _withhold(self, request: Send, envelope: Envelope) -> None:
-        """Withhold a message, and all that follow, until the peer asks for them or answers announcements."""
+        """Withhold a message and all later messages, until the peer asks for them or answers announcements."""
         if self._withheld is None:
             self._times += 1
             self._withheld = Withheld(self, self._times)

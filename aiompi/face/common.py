@@ -69,7 +69,7 @@ class CommunicatorHandle:
 
     @property
     def remote_group(self) -> Group:
-        """The processes of the other group of an intercommunicator, ordered by the ranks that sends use."""
+        """The processes of the other group of an intercommunicator, in the order of their ranks as destinations."""
         return _of_session(self._remote, self._core)
 
     @property
@@ -215,7 +215,11 @@ class CommunicatorHandle:
         return self._core.compare(other)
 
     def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]:
-        """Return a request for the face's communicator around the core that `request`, of constructor `call`, makes."""
+        """Return a request whose result is the face's communicator for the core that `request` returns.
+
+        Args:
+            call: name of the constructor.
+        """
 
         async def make() -> Any:
             core = await request

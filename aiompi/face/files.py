@@ -31,7 +31,7 @@ class FileCalls(Reference[core.File], ErrorHandling):
 
     @property
     def _core(self) -> core.File:
-        """The file, or `NULL`, which refuses all calls except calls on the error handler for opening files."""
+        """The file. A null handle has `NULL`, which refuses all calls except those on the error handler for `Open`."""
         return cast(core.File, core.NULL) if self._denoted is None else self._denoted
 
     def Get_view(self) -> tuple[int, Datatype, Datatype, str]:

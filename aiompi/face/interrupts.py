@@ -1,7 +1,7 @@
 """`Interrupts`: a signal raises KeyboardInterrupt in the program and in calls of aiompi that wait, but nowhere else.
 
-A call at work may have sent one half of a message, and KeyboardInterrupt would leave it so. Therefore an interrupt that
-comes meanwhile is deferred until the call waits or returns.
+A KeyboardInterrupt raised while a call executes could leave a message half sent. Therefore an interrupt that arrives
+then is deferred until the call waits or returns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Interrupts:
 
     Args:
         signum: the signal.
-        ring: called when an interrupt is deferred; it lets a call that waits call `attend`.
+        ring: called when an interrupt is deferred; it wakes up a waiting call, which then calls `attend`.
 
     Attributes:
         deferred: True while an interrupt is deferred.
@@ -63,7 +63,7 @@ class Interrupts:
             self.react(frame, retry)
 
     def react(self, frame: FrameType | None, retry: bool) -> None:
-        """Raise KeyboardInterrupt if the program runs in a frame, or defer the interrupt if a call is at work there.
+        """Raise KeyboardInterrupt if `frame` belongs to the program; defer the interrupt if an aiompi call executes.
 
         Args:
             frame: the frame, or None to raise KeyboardInterrupt.
@@ -83,15 +83,16 @@ class Interrupts:
             self.on_signal(self._signum, None)  # whose frame shows that a signal has come
 
     def may_end(self, frame: FrameType | None) -> bool:
-        """Return True if the program runs in a frame, or if there is none.
+        """Return True if `frame` belongs to the program, or is None.
 
-        If a call of aiompi is at work there, a deferred interrupt raises KeyboardInterrupt when the call has returned.
+        If an aiompi call executes in `frame`, a deferred interrupt raises KeyboardInterrupt when that call has
+        returned.
         """
         place, _ = place_in_program(frame, (RUNS_PROGRAM,), _is_at_work)
         return place is frame or self.end_at(place)
 
     def end_at(self, place: FrameType | None) -> bool:
-        """Let a deferred interrupt raise KeyboardInterrupt as soon as the program goes on in a frame; return False."""
+        """Make a deferred interrupt raise KeyboardInterrupt when the program resumes in frame `place`; return False."""
         if place is not None and sys.gettrace() in (None, trace_nothing):
             place.f_trace = self._on_line
             sys.settrace(trace_nothing)
@@ -120,7 +121,7 @@ class Interrupts:
 def place_in_program(
     frame: FrameType | None, ends: Container[CodeType], is_at_work: Callable[[CodeType], bool]
 ) -> tuple[FrameType | None, FrameType | None]:
-    """Find the frame of the program to which the call that is at work in a frame will return.
+    """Find the frame of the program to which the aiompi call that executes in `frame` will return.
 
     Args:
         frame: a frame of the program, or of a call.
@@ -128,8 +129,8 @@ def place_in_program(
         is_at_work: returns True for functions of a call.
 
     Returns:
-        The frame of the program; it is `frame` if no call is at work. And the frame of the function that runs the
-        program, or None.
+        (the frame of the program, which is `frame` if no call executes; the frame of the function in `ends` that runs
+        the program, or None).
     """
     place = step = frame
     while step is not None and step.f_code not in ends:

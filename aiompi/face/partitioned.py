@@ -20,7 +20,7 @@ class Partitions(CommunicatorHandle, Generic[Sending, Receiving]):
     __slots__ = ()
 
     def Psend_init(self, buf: BufSpec, partitions: int, dest: int, tag: int = 0, info: Info = INFO_NULL) -> Sending:
-        """Bind the arguments of a send whose partitions leave one by one, as they become ready (MPI_Psend_init, MPI-4).
+        """Bind the arguments of a send whose partitions are sent as they become ready (MPI_Psend_init, MPI-4).
 
         The send matches the next `Precv_init` of the other rank for this rank, tag and communicator. The other rank may
         divide the same total length into another number of partitions.

@@ -69,7 +69,7 @@ def _hosts(names: str, count: int) -> tuple[tuple[str, int], ...]:
 def reporting(
     request: Request[Any], errcodes: list[Any] | None, programs: Sequence[Program] | None = None
 ) -> Request[Any]:
-    """Let a request that starts processes put the error codes of the processes into `errcodes`, unless it is None.
+    """Make a request that starts processes store one error code for each process in the list `errcodes`, if given.
 
     Args:
         programs: the programs of `Spawn_multiple`; each gets a list of its own in `errcodes`.

@@ -167,7 +167,7 @@ def info_items(info: Info) -> dict[str, str]:
 
 
 def of_group(comm: C, info: Info, errhandler: Errhandler | None) -> C:
-    """Give a communicator of a group the hints and the error handler of the call, and return the communicator."""
+    """Set the hints and the error handler of a communicator that was made from a group; return the communicator."""
     comm._core.hints = info_items(info)
     if errhandler is not None:
         comm.Set_errhandler(errhandler)

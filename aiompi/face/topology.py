@@ -92,7 +92,7 @@ class Neighborhood(CommunicatorHandle):
 
     @property
     def inoutedges(self) -> tuple[list[int], list[int]]:
-        """Ranks with an edge to this one, and ranks with an edge from it; PROC_NULL beyond the border of a grid.
+        """(ranks with an edge to this rank, ranks with an edge from this rank); PROC_NULL beyond the border of a grid.
 
         Raises:
             InvalidTopologyError: the communicator has no topology.
@@ -132,7 +132,7 @@ class Neighborhood(CommunicatorHandle):
         """The topology of the communicator, which must be of class `kind`.
 
         Raises:
-            InvalidTopologyError: the topology of the communicator is of another kind, or it has none.
+            InvalidTopologyError: the communicator has no topology, or a topology of another kind.
         """
         topology = self._core.topology
         if not isinstance(topology, kind):
@@ -161,7 +161,8 @@ class CartesianInquiry(Neighborhood):
         """Return the shape of the grid (MPI_Cart_get, section 6.5.4).
 
         Returns:
-            (dims, periods, coords): processes along each dimension, 1 for a periodic one, coordinates of this process.
+            (dims, periods, coords): the number of processes along each dimension; 1 for each periodic dimension, 0 for
+            others; the coordinates of this process.
         """
         return list(self._grid.dims), list(map(int, self._grid.periods)), self._grid.coords(self.rank)
 

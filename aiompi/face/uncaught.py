@@ -1,4 +1,4 @@
-"""The output of a rank about the end of its job: one cause is one line, however many ranks there are."""
+"""Output about an uncaught error that ends a job: one line for each cause, instead of one traceback for each rank."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _installed = False
 
 
 def watch(rank: Runtime) -> None:
-    """Let a launched rank print no traceback if the program does not catch the end of its job.
+    """Suppress the traceback of a launched rank if the program does not catch the error that ends its job.
 
     The launcher reports the cause once for all ranks. A process that does not become a rank prints why in a line.
     """
@@ -41,7 +41,7 @@ def _install() -> None:
 
 
 def _is_end(rank: Runtime, error: BaseException) -> bool:
-    """Return True if the error is the end of a rank's job, or the reason why the process has not become a rank."""
+    """Return True if the error has ended the job of a rank, or has kept the process from becoming a rank."""
     started = rank.start()
     failure = started.exception() if started.done() else None
     kind = JobAbortedError if rank.joined else MPIError

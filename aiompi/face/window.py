@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter):
-    """A handle of a window: memory that the ranks of a communicator read and write without its owner.
+    """A handle of a window: memory that the ranks of a communicator access without a call of its owner.
 
     It is null when it is made without arguments, and after `Free`.
     """
@@ -137,7 +137,7 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
             rank: rank; PROC_NULL for the first one that has memory.
 
         Returns:
-            The memory, which this process can read and write, and the bytes of a displacement. `numpy.frombuffer` makes
+            (the memory, which this process can read and write; the bytes of a displacement). `numpy.frombuffer` makes
             an array of the memory. The memory is empty if this process cannot map it; in a window of `Allocate_shared`
             it always can.
 
@@ -214,7 +214,7 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
 
     @property
     def attrs(self) -> tuple[int, int, int]:
-        """Address and bytes of this rank's memory, and bytes of a displacement (WIN_BASE, WIN_SIZE, WIN_DISP_UNIT)."""
+        """(address, size, displacement unit) of this rank's memory, in bytes (WIN_BASE, WIN_SIZE, WIN_DISP_UNIT)."""
         core = self._core
         return core.address, max(core.own.size, 0), core.own.unit
 
@@ -287,7 +287,8 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
         """Add hints (MPI_Win_set_info).
 
         Args:
-            info: hints; "alloc_shared_noncontig" counts when a window is made, all others are kept and ignored.
+            info: hints. They are kept without effect; "alloc_shared_noncontig" has an effect only when a window is
+                made.
         """
         self._core.hints.update(hints(info))
 

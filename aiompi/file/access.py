@@ -90,7 +90,8 @@ class Access:
 
         Args:
             spec: buffer specification.
-            offset: position in elementary types; POINTER for the pointer of this process, which moves on at once.
+            offset: position in elementary types; POINTER for the pointer of this process, which the call advances at
+                once.
             writing: True to write, False to read.
             at_once: True if the caller does nothing else until the access has ended.
 
@@ -106,7 +107,7 @@ class Access:
         return self._alone(name, work, nbytes, stop, at_once=at_once)
 
     def by_shared_pointer(self, spec: object, *, writing: bool, at_once: bool = False) -> Request[Status]:
-        """Start an access of this process at the shared pointer, which moves on (section 14.4.4); see `independent`."""
+        """Start an access of this process at the shared pointer, and advance it (section 14.4.4); see `independent`."""
         name = "File_write_shared" if writing else "File_read_shared"
         buffer, nbytes = self._resolve(spec, name, writing)
         view, stop = self.view, Stop()
@@ -225,7 +226,7 @@ class Access:
         return buffer, self.view.nbytes(buffer)
 
     def _start(self, offset: object, nbytes: int, name: str) -> int:
-        """Return the place in the stream where an access begins; if it begins at the pointer, move the pointer on."""
+        """Return the byte of the stream where an access begins; an access at the pointer advances the pointer."""
         at = self.position if offset is POINTER else integer(offset, "offset")
         if not 0 <= at <= LARGEST:
             raise InvalidArgumentError(f"{self.where(name)}: offset is {at}: expected 0 to 2**63 - 1")
@@ -285,7 +286,7 @@ class Access:
         return self.comm.run(self._done(name, self.disk.run(work, at_once=at_once)))
 
     def together(self, name: str, prepare: Callable[[], Steps[T]]) -> Request[T]:
-        """Start a collective operation. Where the operation cannot be made in this process, it fails in all processes.
+        """Start a collective operation. If this process cannot start the operation, it fails in all processes.
 
         Args:
             name: of the call.

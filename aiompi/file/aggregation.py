@@ -85,8 +85,8 @@ def read_window(fd: int, wanted: Sequence[Pieces]) -> tuple[list[memoryview], in
         wanted: the pieces of each rank.
 
     Returns:
-        The data of each rank, up to the end of the file; and the first wanted byte behind the end of the file, None if
-        there is none.
+        (the data of each rank, up to the end of the file; the offset of the first byte that is missing because the file
+        ends before it, None if no byte is missing).
 
     Raises:
         OSError: the system cannot read them.

@@ -82,7 +82,7 @@ class CollectiveAccess:
         self._end = _NEVER  # end of the file, if a read has reached it
 
     async def run(self, channel: Channel, start: int) -> int:
-        """Make the access from a place in the stream on; return the number of bytes moved.
+        """Make the access, which begins at byte `start` of the stream; return the number of bytes moved.
 
         Raises:
             aiompi.MPIError: a rank has failed; all ranks raise the error.
@@ -133,7 +133,7 @@ class CollectiveAccess:
         return _Exchange(self, channel, told, self._view.pieces(start, self._nbytes), self._stream())
 
     async def _made(self, exchange: _Exchange, channel: Channel) -> int:
-        """Make the exchange. If this rank cannot go on, revoke the file's communicator, because the others wait for it.
+        """Make the exchange. If this rank cannot go on, revoke the file's communicator, so that no rank waits for it.
 
         Returns:
             The end of the file, if a read of any rank has reached it; otherwise `_NEVER`.

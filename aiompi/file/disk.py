@@ -1,4 +1,4 @@
-"""`Disk`: the threads of a rank that wait for disks, so that its event loop never does."""
+"""`Disk`: the threads of a rank that wait for disks, so that its event loop never waits for a disk."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Disk:
 
     @property
     def calls_here(self) -> bool:
-        """True if a function may run in the thread that waits for it, because no event loop or other thread waits."""
+        """True if a function may run in the calling thread: this blocks neither an event loop nor another thread."""
         engine = self._engine()
         return engine is not None and not (engine.driver.sliced or engine.driver.background)
 

@@ -1,4 +1,4 @@
-"""Errors of files: their classes, and how all processes of a collective agree on one (MPI-4.1, section 14.7)."""
+"""Errors of files: their classes, and how a collective call tells all processes of an error (MPI-4.1, section 14.7)."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def fail(channel: Channel, error: Exception) -> NoReturn:
 
 
 def _disagreement(channel: Channel, others: dict[str, int]) -> MPIError:
-    """Return the error for other calls. If a process closes the file, later calls on it raise the error as well."""
+    """Return the error for differing calls. If one of them is a close, later calls on the file raise the error, too."""
     call, rank = next(iter(others.items()))
     error = FileError(
         f"{channel.where}: rank {rank} has called {call}; all ranks must make the same collective calls on a file in "

@@ -81,7 +81,7 @@ class File(Access):
             os.close(fd)
 
     def __del__(self) -> None:
-        """Close a file that the program has not got, because an interrupt or a cancellation ended its wait for it."""
+        """Close a file that the program never received, because an interrupt or a cancellation ended its `Open`."""
         self._release()
 
     def _remove(self) -> None:
@@ -194,7 +194,7 @@ class File(Access):
     # Pointers (sections 14.4.3 and 14.4.4).
 
     def seek(self, offset: int, whence: int, *, at_once: bool = False) -> Request[None]:
-        """Move the pointer of this process (MPI_File_seek); at once, unless it depends on the size of the file."""
+        """Move the pointer of this process (MPI_File_seek); complete at once, unless `whence` is SEEK_END."""
         self.check_positions("File_seek")
 
         async def run() -> None:
@@ -243,7 +243,7 @@ class File(Access):
         return base + offset
 
     def _by_first(self, name: str, arguments: str, work: Callable[[], object]) -> Steps[None]:
-        """Return the steps of a call for which rank 0 calls a function; all processes give the same arguments."""
+        """Return the steps of a collective call whose work only rank 0 does; all processes give the same arguments."""
 
         async def run(channel: Channel) -> None:
             self.check_same(await agree(channel, None, arguments.encode()), f"{name}: an argument")

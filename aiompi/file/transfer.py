@@ -70,7 +70,7 @@ class Stream:
         return part
 
     def views(self, start: int, stop: int) -> list[memoryview]:
-        """Return the first pieces of a part, as many as one system call takes."""
+        """Return the memory of a part in pieces, from its start, at most as many as one system call takes."""
         if self.whole is not None:
             return [self.whole[start:stop]]
         start, stop = start + self._first, stop + self._first
@@ -135,7 +135,8 @@ def read(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, stop: Stop)
     """Read pieces of a file into a stream.
 
     Returns:
-        The number of bytes that were read, up to the end of the file; fewer if the transfer was stopped.
+        The number of bytes read. It is smaller than the size of the pieces if the file ends before, or the transfer was
+        stopped.
 
     Raises:
         OSError: the system cannot read them.
@@ -181,7 +182,7 @@ def read_run(fd: int, offset: int, stream: Stream, start: int, nbytes: int, stop
 
 
 def _read_window(fd: int, pieces: tuple[IntArray, IntArray], span: int, out: memoryview) -> int:
-    """Read the file from the first piece to the last, and copy the pieces; return their number of bytes."""
+    """Read the file from the first piece to the last at once; copy the pieces to `out`, and return their size."""
     offsets, lengths = pieces
     low, memory = int(offsets[0]), allocate(span)
     there = read_span(fd, low, memory)
@@ -191,7 +192,7 @@ def _read_window(fd: int, pieces: tuple[IntArray, IntArray], span: int, out: mem
 
 
 def read_span(fd: int, offset: int, memory: memoryview) -> int:
-    """Fill memory from a file; return the number of bytes, fewer at the end of the file."""
+    """Fill memory from a file; return the number of bytes read, which is smaller if the file ends before."""
     done = 0
     while done < len(memory):
         moved = os.preadv(fd, [memory[done : done + STEP]], offset + done)
@@ -212,14 +213,14 @@ def head(pieces: tuple[IntArray, IntArray], end: int) -> tuple[IntArray, IntArra
 
 
 def gather(memory: memoryview, low: int, pieces: tuple[IntArray, IntArray], out: memoryview) -> int:
-    """Copy pieces from memory that begins at byte `low` of the file; return their number of bytes."""
+    """Copy pieces to `out` from memory that holds the file from byte `low` on; return the number of bytes."""
     layout = layout_of(pieces, low)
     move.pack(layout, memory, 0, out)
     return layout.size
 
 
 def layout_of(pieces: tuple[IntArray, IntArray], low: int) -> Layout:
-    """Return the layout of pieces of a contiguous stream in memory that begins at byte `low`."""
+    """Return the layout that maps a contiguous stream to its pieces in memory that holds the file from byte `low`."""
     offsets, lengths = pieces
     if not len(offsets):
         return Layout.concat(())

@@ -84,7 +84,7 @@ class View:
         return self._offsets is None
 
     def _flatten(self) -> None:
-        """Compute the runs of one file type: places in it, lengths, and where they are in the stream."""
+        """Compute the runs of one file type: offsets in the file type, lengths, and offsets in the stream."""
         offsets, starts, lengths = self.filetype.layout.runs()
         ends = offsets + lengths
         if offsets[0] < 0 or (offsets[1:] < ends[:-1]).any():
@@ -130,7 +130,7 @@ class View:
         return _joined(offsets, lengths)
 
     def count(self, start: int, nbytes: int) -> int:
-        """Return about how many pieces a part of the stream has, for a part of at least 1 byte."""
+        """Return the approximate number of pieces of a part of the stream; the part has at least 1 byte."""
         if self._offsets is None:
             return 1
         return self._run(start + nbytes - 1)[0] - self._run(start)[0] + 1
@@ -144,7 +144,7 @@ class View:
             yield min(step, nbytes - first)
 
     def _run(self, at: int) -> tuple[int, int]:
-        """Return the run that holds a byte of the stream, counted over all tiles, and the place of the byte in it."""
+        """Return the number, over all tiles, of the run that holds a stream byte, and the byte's offset in this run."""
         tile, within = divmod(at, self._size)
         run = int(np.searchsorted(self._starts, within, "right")) - 1
         return tile * len(self._starts) + run, within - int(self._starts[run])

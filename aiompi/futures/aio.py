@@ -56,24 +56,24 @@ async def pool(
                 print(await executor.submit(pow, 2, 10))
 
     Args:
-        comm: communicator of the workers and of this process; a single rank is both. Other messages on the communicator
-            are not disturbed. With None, which needs a process that is no rank yet, the pool starts its workers and
-            replaces failed ones.
+        comm: communicator of the workers and of this process; if it has one rank, this rank is the worker, too. Other
+            messages on the communicator are not disturbed. None: the pool starts its workers and replaces failed ones;
+            this process must not be a rank yet.
         root: rank that has the pool.
         max_workers: most workers that are used at once, by default all.
         initializer: called with `initargs` by each worker before its first task.
         retries: how often a task is given to another worker after its worker has failed. When no retry is left, the
             task fails with BrokenExecutor, whose cause is the ProcessFailedError.
         concurrency: coroutine functions that a worker runs at once.
-        start: number of workers to start if `comm` is None; by default `max_workers`, or one for each core, or none if
-            there is a `job`. Other workers may join; see `TaskPool.open_port`.
+        start: number of workers to start if `comm` is None. The default is none if there is a `job`, otherwise
+            `max_workers`, or else one for each core. Other workers may join; see `TaskPool.open_port`.
         job: job whose members may become workers by `work`: the job of `aiompi.serve`, or the address of a job. The
             pool joins it.
         key: key of the job at the address; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
 
     Returns:
         The pool at the root, where leaving the block waits for all tasks. At the workers, None: entering the block
-        returns when the root has left its own.
+        takes until the root has left its block.
 
     Raises:
         InvalidRootError: the communicator has no such rank.
@@ -148,8 +148,8 @@ async def work(place: str | Membership) -> None:
     it had failed.
 
     Args:
-        place: name of a port, from `TaskPool.open_port`; or this process as a member of a job, to work for the first
-            pool of the job.
+        place: name of a port, from `TaskPool.open_port`; or the membership of this process in a job, to work for the
+            first pool of the job.
 
     Raises:
         InvalidPortError: there is no such port, or it cannot be reached.
@@ -219,8 +219,8 @@ class TaskPool:
         """Let other processes become workers at any time, by calling `work`.
 
         Returns:
-            The name of a port. The name contains a key: any process that knows the name can connect; a process on
-            another machine, only if the setting `bind` allows it.
+            The name of a port. The name contains a key: any process on this machine that knows the name can connect. A
+            process on another machine can connect only if the setting `bind` allows it.
 
         Raises:
             RuntimeError: the workers of this pool are the ranks of a communicator.
@@ -234,8 +234,9 @@ class TaskPool:
 
         Returns:
             A future to be awaited. It fails with the exception of the call, even CancelledError, SystemExit or
-            KeyboardInterrupt; the cause is the traceback in the worker. Cancelling the future withdraws a task that no
-            worker has begun, cancels a coroutine function, and drops the result of another function.
+            KeyboardInterrupt; the `__cause__` of the exception has the traceback in the worker. Cancelling the future
+            withdraws the task if no worker has begun it. Otherwise it cancels a coroutine function, or drops the result
+            of another function.
 
         Raises:
             RuntimeError: the block of the pool has been left.
@@ -287,11 +288,11 @@ class TaskPool:
         Args:
             iterable: the arguments of each call.
             chunksize: number of calls that are sent to a worker at a time.
-            buffersize: number of chunks that are submitted before their results are taken; by default twice the number
-                that the workers run at once.
+            buffersize: most chunks that are submitted while their results have not been taken; by default twice the
+                number that the workers run at once.
             unordered: yield results as they become ready.
-            progress: name of a progress bar that is shown meanwhile, if standard error is a terminal and `rich` is
-                installed; None for no bar.
+            progress: name of a progress bar that is shown during the iteration, if standard error is a terminal and
+                `rich` is installed; None for no bar.
 
         Yields:
             The results. When the iterator is closed, the calls that no worker has begun are cancelled.
@@ -364,7 +365,7 @@ class _Source:
         quick: True if taking an item takes no time. Otherwise another thread takes the items.
 
     Attributes:
-        drawing: complete when the next chunk has been taken; None if none is being taken.
+        drawing: future of the next chunk, complete when its items have been taken; None while no chunk is being taken.
         error: the exception of the iterable.
     """
 
@@ -377,7 +378,7 @@ class _Source:
         self._ended = False
 
     def take(self, size: int) -> list[Any]:
-        """Return the next chunk, of at most `size` calls; an empty one at the end, or while none is ready."""
+        """Return the next chunk, of at most `size` calls; an empty list at the end, or while the chunk is not ready."""
         if self._ended:
             return []
         if self.drawing is None:

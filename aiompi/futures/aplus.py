@@ -37,15 +37,16 @@ def then(
     on_success: Callable[[Any], Any] | None = None,
     on_failure: Callable[[BaseException], Any] | None = None,
 ) -> Future[Any]:
-    """Return a future, of the same class, for the result of a function of another future's outcome.
+    """Return a future, of the class of `future`, that gets the result of `on_success` or `on_failure`.
 
-    If the function returns a future, the new future gets that one's outcome. It is cancelled when the other future is.
+    If the function returns a future, the new future gets the outcome of that future. The new future is cancelled when
+    `future` is cancelled.
 
     Args:
-        future: the other future.
-        on_success: makes the new result from the result; None to take the result as it is.
-        on_failure: makes the new result from the exception of the future or of `on_success`. If it returns an
-            exception, the new future fails with it. None to fail with the exception as it is.
+        future: the future whose outcome is given to a function.
+        on_success: gets the result of `future`, and returns the new result; None to keep the result.
+        on_failure: gets the exception of `future` or of `on_success`, and returns the new result. If it returns an
+            exception, the new future fails with that exception. None to fail with the exception unchanged.
     """
     chained = type(future)()
     future.add_done_callback(functools.partial(_resolve, chained, [], on_success=on_success, on_failure=on_failure))

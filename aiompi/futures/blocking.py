@@ -22,7 +22,7 @@ from aiompi.job.program import refuse_while_loading
 
 
 class BlockingWorkers:
-    """The workers of a master: all other processes of a communicator, or a thread of this process alone.
+    """The workers of a master: the other processes of a communicator, or one thread if there is no other process.
 
     Args:
         comm: communicator that is used for nothing else, and freed at the end. Its other processes call `run_worker`.
@@ -98,7 +98,8 @@ class RemoteWorkers(BlockingWorkers):
         """Start workers, which are replaced when they fail.
 
         Args:
-            count: number of workers; None for the number that the environment says, or else one.
+            count: number of workers. None: MPI4PY_FUTURES_MAX_WORKERS, or else the free part of UNIVERSE_SIZE, or else
+                one.
             executable: interpreter of the workers; None for the interpreter of this process.
             arguments: more options of the interpreter.
         """
@@ -140,7 +141,7 @@ _at_exit: Final[set[RemoteWorkers]] = set()
 
 
 def _start() -> None:
-    """Join or make a job at the thread level of executors, even while an event loop runs in this thread."""
+    """Join or make a job with THREAD_MULTIPLE, even while an event loop runs in this thread."""
     if not process.initialized and loop_is_running():
         thread = threading.Thread(target=process.start, args=(THREAD_MULTIPLE,))
         thread.start()

@@ -40,15 +40,15 @@ def compose(
     resulthook: Callable[[Any], Any] | None = None,
     excepthook: Callable[[BaseException], Any] | None = None,
 ) -> Future[Any]:
-    """Return a future, of the same class, for the result of a function of another future's outcome.
+    """Return a future, of the class of `future`, that gets the result of `resulthook` or `excepthook`.
 
     If one of the two futures is cancelled, so is the other one. If a hook raises, the new future fails.
 
     Args:
-        future: the other future.
-        resulthook: makes the new result from the result; None to take the result as it is.
-        excepthook: makes the new result from the exception. If it returns an exception, the new future fails with it.
-            None to fail with the exception as it is.
+        future: the future whose outcome is given to a hook.
+        resulthook: gets the result of `future`, and returns the new result; None to keep the result.
+        excepthook: gets the exception of `future`, and returns the new result. If it returns an exception, the new
+            future fails with that exception. None to fail with the exception of `future`.
     """
     composed = type(future)()
 

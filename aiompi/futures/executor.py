@@ -37,8 +37,9 @@ class MPIPoolExecutor(Executor):
     are sent like any object, so that large arrays in them are not pickled.
 
     Args:
-        max_workers: number of workers to start, or most ranks to use at once. By default all ranks are used, or the
-            number of workers to start is mpi4py's: MPI4PY_FUTURES_MAX_WORKERS, the free part of UNIVERSE_SIZE, or one.
+        max_workers: number of workers to start, or most ranks to use at once. By default all ranks are used. The
+            default number of workers to start is that of mpi4py: MPI4PY_FUTURES_MAX_WORKERS, or else the free part of
+            UNIVERSE_SIZE, or else one.
         initializer: called with `initargs` by each worker before its first task of this executor.
         retries: how often a task is given to another worker after its worker has failed. When no retry is left, the
             future gets BrokenExecutor, whose cause is the ProcessFailedError.
@@ -128,7 +129,7 @@ class MPIPoolExecutor(Executor):
         """Call `fn(*args, **kwargs)` in a worker.
 
         Returns:
-            A future. If the call raises, the cause of the exception is the traceback in the worker.
+            A future. If the call raises, the `__cause__` of the exception has the traceback in the worker.
 
         Raises:
             RuntimeError: the executor has been shut down.
@@ -189,9 +190,9 @@ class MPIPoolExecutor(Executor):
 
         Args:
             iterable: the arguments of each call.
-            timeout: seconds from now in which the last result must be ready; None for no limit.
+            timeout: seconds from now within which all results must be ready; None for no limit.
             chunksize: number of calls that are sent to a worker at a time.
-            buffersize: number of chunks that are submitted before their results are taken; by default all.
+            buffersize: most chunks that are submitted while their results have not been taken; by default all.
             unordered: True to yield results as they become ready.
             progress: name of a progress bar that is shown while results are taken, if standard error is a terminal and
                 `rich` is installed; None for no bar.
@@ -279,7 +280,7 @@ class ProcessPoolExecutor(MPIPoolExecutor):
 
 
 class ThreadPoolExecutor(MPIPoolExecutor):
-    """An `MPIPoolExecutor` whose workers are threads of this process, one unless `max_workers` says more.
+    """An `MPIPoolExecutor` whose workers are `max_workers` threads of this process, by default one.
 
     Options for processes have no effect.
     """
@@ -349,7 +350,7 @@ class MPICommExecutor:
         self._entered = False
 
     def __enter__(self) -> MPIPoolExecutor | None:
-        """Enter the block. A process that is a worker serves the root here until the root leaves its block.
+        """Enter the block. In a worker, this call serves the root until the root leaves its block.
 
         Returns:
             The executor at the root, None at the workers.

@@ -24,7 +24,7 @@ from aiompi.wire.variables import ENV_PARENT
 
 
 def main() -> None:
-    """Do the tasks of a master, which has started this process or connects to it, until the master dismisses it."""
+    """Do the tasks of a master, which has started or connects to this process, until the master dismisses it."""
     parser = argparse.ArgumentParser(
         prog=f"python -m {SERVER}", description="Be a worker of an executor.", allow_abbrev=False
     )

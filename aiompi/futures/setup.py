@@ -66,7 +66,7 @@ def set_environment(env: Mapping[str, str], wdir: str, path: Iterable[str]) -> N
 
 
 def load_main(path: Iterable[str], arguments: list[str], program: MainProgram, process: bytes) -> None:
-    """Load the master's main program, so that this worker finds its functions by the names in messages.
+    """Load the master's main program, so that messages can refer to the functions of the program by their names.
 
     Args:
         path, arguments: sys.path and sys.argv of the master.

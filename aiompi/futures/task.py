@@ -27,7 +27,7 @@ class Promise(Protocol):
     def start(self) -> bool:
         """Mark the task as begun, before it is sent to a worker; return False if it has been cancelled.
 
-        After the failure of the worker this is called again, before the task is sent to another one.
+        After the failure of the worker this is called again, before the task is sent to another worker.
         """
 
     def succeed(self, result: Any) -> None: ...
@@ -44,7 +44,7 @@ class Task:
         promise: gets the outcome.
         is_async: True if the function is a coroutine function.
         failures: number of workers that have failed while they had the task.
-        place: while it is in progress, the proxy of its worker and the number of its call there.
+        place: (proxy of the worker, number of the call at this worker) while the task is in progress; otherwise None.
     """
 
     call: Call
@@ -102,7 +102,7 @@ def perform(call: Call) -> Success | Failure:
 
 
 def from_signal(error: BaseException) -> bool:
-    """Return True for an exception that a signal handler has raised in the function that it interrupted, to exit."""
+    """Return True for a KeyboardInterrupt or SystemExit that a signal handler has raised in the running function."""
     if not isinstance(error, KeyboardInterrupt | SystemExit):
         return False
     handlers = {getattr(signal.getsignal(number), "__code__", None) for number in signal.valid_signals()} - {None}
@@ -115,7 +115,7 @@ def failure(error: BaseException) -> Failure:
 
 
 def original_error(error: MPIError) -> BaseException:
-    """Return the exception that an object of the program raised in pickling or unpickling, or else the error."""
+    """Return the exception that the program's object raised when it was (un)pickled; without one, the error."""
     cause = error.__cause__
     if cause is None:
         return error

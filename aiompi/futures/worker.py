@@ -60,7 +60,7 @@ class Worker:
         return self._core.irecv(None, self._master, CALL, memoryview)
 
     def read(self, message: memoryview) -> tuple[int, Call | Failure | None]:
-        """Return the number of a call, and the call; None to cancel the call of this number.
+        """Return (number, call) of a message; the call is None if the message cancels the call of this number.
 
         The number FAREWELL is the dismissal. For a call that cannot be unpickled, return the answer instead.
         """
@@ -144,8 +144,8 @@ async def _leave(worker: Worker, calls: Calls, receiving: Request[memoryview]) -
 class Calls:
     """Concurrent calls in the event loop of a worker.
 
-    Each call has its own task, so that its cancellation or exit does not end the worker. All tasks share a context, so
-    that an initializer that is a coroutine function can set variables for later calls.
+    Each call has its own task, so that a cancellation or an exit in the call does not end the worker. All tasks share a
+    context, so that an initializer that is a coroutine function can set variables for later calls.
 
     Args:
         answer: called with the number of a call and its answer.
@@ -253,7 +253,7 @@ class BlockingServer:
             self._driver.wait(self._worker.leave())
 
     def _make(self, number: int, call: Call) -> Answer | None:
-        """Make a call and return its answer; None for a coroutine function, which answers later."""
+        """Make a call and return its answer; None for a coroutine function, whose answer is sent later."""
         chunk = call[0] is apply_to_all
         if not is_async(call[1][0] if chunk else call[0]):
             answer = perform(call)
@@ -276,7 +276,7 @@ class BlockingServer:
 
 @contextlib.contextmanager
 def _visible_interrupts() -> Iterator[None]:
-    """Let a Python function raise the KeyboardInterrupt of SIGINT, so that `from_signal` finds its frame."""
+    """Make the handler of SIGINT a Python function that raises KeyboardInterrupt: `from_signal` looks for its frame."""
 
     def interrupt(signum: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

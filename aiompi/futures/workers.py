@@ -1,6 +1,6 @@
 """The master's side: each executor has a `Queue` of tasks, and `Workers` gives the tasks to the workers.
 
-For each worker there is a `WorkerProxy`, which listens for its answers as long as the worker lives. Each task in
+For each worker there is a `WorkerProxy`, which receives the answers of this worker until the worker ends. Each task in
 progress is a coroutine that awaits requests. So the engine of the rank makes all progress, and both faces share this
 module. A worker has one function at a time, and in addition as many coroutine functions as their executor allows.
 """
@@ -85,7 +85,7 @@ class Queue:
         concurrency: coroutine functions that a worker runs at once.
 
     Attributes:
-        pending: tasks that no worker has yet: at index 0 those of functions, at index 1 those of coroutine functions.
+        pending: (tasks of functions, tasks of coroutine functions) that have not been given to a worker.
         active: number of tasks in progress, by the same indices.
         broken: error of all tasks from now on; None while the executor works.
         closed: True if no further tasks will come.
@@ -125,7 +125,7 @@ class Queue:
         return not any(self.pending) and not any(self.active)
 
     def may_begin(self, is_async: bool) -> bool:
-        """Return True if there is a task of this kind, and fewer than allowed are in progress."""
+        """Return True if a task of this kind is pending, and the limit allows one more in progress."""
         if self.broken is not None or not self.pending[is_async]:
             return False
         return self.limit is None or self.active[is_async] < self.limit * (self.concurrency if is_async else 1)
@@ -235,8 +235,8 @@ class Workers:
     Args:
         engine: of this rank.
         codec: makes messages of calls and answers.
-        spawn: starts the given number of processes, and returns the intercommunicator with them, used only for this.
-            Failed workers are replaced if it is given.
+        spawn: called with a number of processes; starts them, and returns an intercommunicator with them that only this
+            object uses. If `spawn` is given, failed workers are replaced.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class Workers:
         return sum(not proxy.leaving for proxy in self._proxies)
 
     def add(self, core: Communicator) -> None:
-        """Add workers: the remote group of a communicator, or its other ranks, or this rank if there are no others.
+        """Add the remote group of a communicator as workers; without one, its other ranks, or this rank if it is alone.
 
         Args:
             core: communicator, used only for this. An intercommunicator is freed at the end.
@@ -444,7 +444,7 @@ class Workers:
             self._idle.complete()
 
     def _choose(self, queue: Queue, is_async: bool) -> WorkerProxy | None:
-        """Return the proxy of the worker with the fewest tasks, if it can take one more; None if all are busy."""
+        """Return the proxy of the least busy worker that can take one more task of this kind; None if no worker can."""
         ready = (
             proxy
             for proxy in self._proxies
@@ -484,7 +484,7 @@ class Workers:
         self._assign()
 
     def _try_again(self, proxy: WorkerProxy, queue: Queue, task: Task, error: Exception) -> None:
-        """Put a task whose worker has failed in front of the others if it may be retried; otherwise fail it."""
+        """Put a task whose worker has failed at the front of the queue if a retry is left; otherwise fail the task."""
         if queue.broken is None and task.failures < queue.retries and not isinstance(error, JobAbortedError):
             task.failures += 1
             queue.pending[task.is_async].appendleft(task)
@@ -504,7 +504,7 @@ class Workers:
         self._assign()
 
     def _call_soon(self, function: Callable[..., object], *args: Any) -> None:
-        """Call a function in a later turn, outside of the engine, because it may run callbacks of the program."""
+        """Call a function in a later turn of the event loop, outside the engine: it may run the program's callbacks."""
         self.engine.driver.call_soon(function, *args)
 
 

@@ -58,8 +58,8 @@ class CallRecord:
 
         Args:
             now: time of this check.
-            glance: seconds between two checks. If a request is awaited long after its start, its wait begins with the
-                check that notices it.
+            glance: seconds between two checks. If the program begins to await a request long after its start, the wait
+                counts from the check that finds the request awaited.
         """
         if not self.waits:
             self._noticed = None
@@ -115,7 +115,7 @@ class CallRecord:
         return f"of {self._origins[0]._place}{more}, in {self._call.name}"
 
     def _count(self) -> int:
-        """Return the number of the collective that the call has started, from 1; 0 for none."""
+        """Return the number of the collective that the call has started, from 1 on its communicator; 0 for none."""
         if self._comm is None or self._comm.collectives == self._before:
             return 0
         return self._before + 1
@@ -160,7 +160,7 @@ def _awaited_ranks(operation: Request[Any]) -> Iterator[int]:
 
 
 def _chain(schedule: Schedule[Any]) -> Iterator[Any]:
-    """Yield the coroutine of a schedule, the object that it awaits, the object which that one awaits, and so on."""
+    """Yield the chain of awaits of a schedule: its coroutine, the object that the coroutine awaits, and so on."""
     link: Any = schedule._coroutine
     while link is not None:
         yield link

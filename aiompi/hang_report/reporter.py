@@ -122,7 +122,7 @@ class HangReporter:
 
     @contextlib.contextmanager
     def _observe_wait(self, operations: Iterable[Request[Any]]) -> Iterator[None]:
-        """Return a context in which the calling thread waits for one or all of the operations."""
+        """Return a context that records that the calling thread waits for one or all of the operations."""
         record = _current.get()
         if record is None:
             yield

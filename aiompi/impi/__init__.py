@@ -3,7 +3,7 @@
     command    framing, for both directions
     auth       authentication: methods NONE and KEY, their variables, and the -auth list
     label      table of the fourteen labels: a client's own part, and parsing of the joint arrays
-    universe   the job that they describe: clients, hosts, procs and the negotiated values; host identifiers
+    universe   the job that the labels describe: clients, hosts, procs and the negotiated values; host identifiers
     client     start-up protocol, client side
     server     start-up protocol, server side; collation joins the labels of all clients
     local      a server and its clients joined in memory
@@ -32,10 +32,10 @@ A client; the caller owns the socket to the server:
     client.finish()
     send(client.data_to_send())
 
-With `ClientPart(native=True)` aiompi clients recognise each other: if *all* clients of the job are aiompi, each stops
-at `Described` with `client.may_submit` true. It then calls `client.submit(label, data)` any number of times, and
-`client.done()` once. Private labels of all clients come back as `PrivateLabel(label, parts)` before `Started`, unless
-the server does not pass on unknown labels.
+With `ClientPart(native=True)` aiompi clients recognise each other: if *all* clients of the job are aiompi, each pauses
+after `Described`, and `client.may_submit` is true. The caller then calls `client.submit(label, data)` any number of
+times, and `client.done()` once. If the server passes on unknown labels, the private labels of all clients come back as
+`PrivateLabel(label, parts)` before `Started`.
 
 The server; the caller owns the listening socket and the clock:
 

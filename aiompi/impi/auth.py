@@ -8,10 +8,11 @@
              HMAC(secret, "client" binding)     -->   closes the connection if the key differs
                                                 <--   HMAC(secret, "server" binding)
 
-A method is available if the user enabled it through its environment variable, at each side separately. With KEY the
-key travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
-TLS is a method of aiompi that never sends the key. Both ends derive a secret from the key, and prove the secret for
-this channel (`aiompi.net.tls.binding`). Other implementations ignore the offer of this method, and do not offer it.
+At each side, a method is available if the user of this side has enabled it through its environment variable. With KEY
+the key travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
+TLS is a method of aiompi that never sends the key. Both ends derive a secret from the key. Each proves to the other
+that it has the secret, by a proof that is valid for this channel only (`aiompi.net.tls.binding`). Other implementations
+ignore the offer of this method, and do not offer it.
 
 A client of aiompi also sets a bit that is not a method. A server of aiompi then sends GREETING behind Server_auth, in
 the place of the optional bytes of the method. So each side knows that the other is aiompi.
@@ -116,7 +117,7 @@ class Credentials:
         return hmac.digest(_stretch(self.key), side + b" " + binding, hashlib.sha256)
 
     def is_proof(self, received: bytes, side: bytes, binding: bytes) -> bool:
-        """Return True if `proof` is the `proof` of an end that has our key."""
+        """Return True if `received` is the `proof` of a peer that has our key."""
         return hmac.compare_digest(received, self.proof(side, binding))
 
     def require(self, preference: Collection[int] = tuple(METHODS)) -> None:

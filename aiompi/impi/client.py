@@ -104,7 +104,7 @@ class Described:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PrivateLabel:
-    """A private label of aiompi clients has arrived; `parts` maps the ranks of clients that submitted it to data."""
+    """A private label of aiompi clients has arrived; `parts` maps the rank of each submitting client to its data."""
 
     label: int
     parts: dict[int, bytes]
@@ -137,8 +137,8 @@ class Client:
     Args:
         rank: of this client, 0..31, unique in the job.
         credentials: authentication methods that the user enabled.
-        part: how this client describes itself. With `part.native`, and if every client of the job is aiompi, the
-            client stops at `Described` for private labels: call `submit` any number of times, then `done`.
+        part: how this client describes itself. If `part.native` is True and every client of the job is aiompi, the
+            client pauses after `Described` for private labels: call `submit` any number of times, then `done`.
 
     Raises:
         InvalidArgumentError: the rank is out of range, or no authentication method is available.
@@ -172,7 +172,7 @@ class Client:
 
     @property
     def may_submit(self) -> bool:
-        """True if private labels may be submitted, and `done` must be called: all clients are aiompi."""
+        """True if all clients are aiompi and the state is LABELS: `submit` may be called, and `done` must be called."""
         return self.state is ClientState.LABELS and self.universe is not None
 
     @property

@@ -1,8 +1,8 @@
 """Joins the labels of all clients for the server, without interpreting them (IMPI 0.0, section 2.3.5).
 
-A label is complete when every client has submitted it or has passed it over. A higher label or DONE shows that a client
-has passed a label over. The server sends a complete label at once, because a client may need the joint label before it
-submits the next one.
+A label is complete when every client has submitted or skipped it. A client skips a label when it submits a higher label
+or sends DONE. The server sends a complete label at once, because a client may need the joint label before it submits
+the next one.
 """
 
 from __future__ import annotations

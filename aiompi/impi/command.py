@@ -43,7 +43,7 @@ class Code(enum.IntEnum):
 
 
 class Length(NamedTuple):
-    """Legal lengths of a command; `most` None stands for the limit of the reader."""
+    """Legal lengths of a command; if `most` is None, the limit of the `CommandReader` applies."""
 
     least: int
     most: int | None
@@ -84,7 +84,7 @@ def decode_note(payload: bytes) -> str:
 
 
 def encode_impi(word: int) -> bytes:
-    """Return IMPI with the client's rank, or, for the answer, the number of clients (section 2.3.4)."""
+    """Return IMPI with a word: the client's rank or, in the server's answer, the number of clients (section 2.3.4)."""
     return encode(Code.IMPI, _WORD.pack(word))
 
 
@@ -137,7 +137,7 @@ def decode_broadcast(payload: bytes) -> Broadcast:
 
 
 def swap_hint(number: int, plausible: Container[int]) -> str:
-    """Return a hint for the error about an impossible number, if the number with its 4 bytes swapped is possible."""
+    """Return a hint for the error about an impossible number if the number is possible with its 4 bytes reversed."""
     swapped = int.from_bytes((number % 2**32).to_bytes(4, "little"), signed=True)
     if swapped not in plausible:
         return ""

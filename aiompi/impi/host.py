@@ -259,6 +259,6 @@ def _broken(packet: Packet, what: str) -> RemoteProtocolError:
 
 
 def _same_address(one: str, other: str) -> bool:
-    """Return True if two numeric addresses are equal; IPv4 may be in the form that an IPv6 socket reports."""
+    """Return True if two numeric addresses are equal; an IPv4 address may have the IPv4-mapped IPv6 form."""
     first, second = (ipaddress.ip_address(address.partition("%")[0]) for address in (one, other))
     return (getattr(first, "ipv4_mapped", None) or first) == (getattr(second, "ipv4_mapped", None) or second)

@@ -1,7 +1,7 @@
-"""`KeyExchange`: the clients of a job, or the processes of another program, agree on a secret key.
+"""`KeyExchange`: the clients of a job, or the ranks that a process manager has started, agree on a secret key.
 
 The exchange is Diffie-Hellman in the group of 2048 bits of RFC 3526. HMAC-SHA-256 (RFC 2104) derives a pad and a tag
-from each shared secret. Every rank that another program has started imports this module, so it is small.
+from each shared secret. Every rank that a process manager has started imports this module, so it is small.
 """
 
 from __future__ import annotations

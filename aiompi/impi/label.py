@@ -1,7 +1,8 @@
 """The fourteen labels by which clients describe themselves (IMPI 0.0, section 2.3.5).
 
-Every client submits its part of every label (`ClientPart`), the server joins the parts in the order of client ranks,
-and every client parses the joint arrays into the same `Universe` (`join`). The server does not interpret labels.
+Every client submits its part of every label (`ClientPart`), and the server joins the parts in the order of client
+ranks. Every client then parses the joint arrays into the same `Universe` (`join`). The server does not interpret
+labels.
 """
 
 from __future__ import annotations

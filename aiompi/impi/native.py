@@ -1,4 +1,4 @@
-"""Private labels of aiompi clients, by which ranks reach each other directly if all clients of a job are aiompi.
+"""Private IMPI labels: if all clients are aiompi, they exchange a key and addresses, so that ranks connect directly.
 
     label     each client submits
     EXCHANGE  its half of a key exchange
@@ -26,7 +26,7 @@ CARDS: Final = FIRST_PRIVATE + 2
 
 
 def encode_cards(cards: Sequence[Mapping[str, object]]) -> bytes:
-    """Return CARDS of a client from the business cards of its ranks; empty if the ranks have ended without cards.
+    """Return the data of the label CARDS: a client's business cards, an empty list if its ranks ended without cards.
 
     Paths in cards need not be UTF-8.
     """

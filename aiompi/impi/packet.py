@@ -1,4 +1,4 @@
-"""Packets on a channel between two hosts (IMPI 0.0, section 3.5): a header of 128 bytes, and data in two types.
+"""Packets on a channel between two hosts (IMPI 0.0, section 3.5): a header of 128 bytes. Two packet types add data.
 
 | type      | meaning                                                        | valid fields besides pk_type         |
 |-----------|----------------------------------------------------------------|--------------------------------------|
@@ -11,9 +11,9 @@
 | CANCELNO  | it has been matched                                            | pk_src pk_dest pk_srqid              |
 | FINI      | the processes of the sending host will send nothing more       |                                      |
 
-All integers are big-endian. pk_src is the process that sends the packet and pk_dest the one that receives it, so
-answers have them swapped relative to their message. Implementations leave junk in the fields that are not valid,
-pk_len among them. The reader takes data only after DATA and DATASYNC, and clears fields that are not valid.
+All integers are big-endian. pk_src is the sender of the packet and pk_dest its receiver. So an answer has the two
+fields of its message swapped. Implementations leave junk in the fields that are not valid, pk_len among them.
+`PacketReader` reads data only after the headers of DATA and DATASYNC, and sets fields that are not valid to 0.
 """
 
 from __future__ import annotations

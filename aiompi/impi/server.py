@@ -5,7 +5,7 @@
     state      meaning                                        expects       answers
     AUTH       nothing has arrived yet                        AUTH          Server_auth
     SECURING   the method is TLS; a TLS handshake is due      nothing
-    PROOF      the client has not proven the key              its proof     the own proof; a wrong one closes
+    PROOF      the client has not proven the key              its proof     its own proof; a wrong proof closes
     KEY        the key has not arrived yet                    Auth_key      nothing; a wrong key closes
     RANK       authenticated                                  IMPI          IMPI, when all clients have joined
     LABELS     the client submits labels                      COLL, DONE    COLL for each complete label
@@ -14,12 +14,12 @@
     FINISHED   the client has ended, the socket may close
     CLOSED     dropped, or the connection has ended
 
-Before a client has a rank, an error concerns its connection only: the server drops it and goes on waiting.
-Afterwards an error ends the job: the server reports it, and closes all connections.
+Before a client has a rank, an error affects only its connection: the server drops the connection and goes on waiting.
+After a client has got a rank, its error ends the job: the server reports the error, and closes all connections.
 
-Clients may join at any time. Once all have joined, a client that stops sending the standard labels fails the job after
-`start_timeout`, because the other clients wait for them. Later labels have no time limit: clients may wait for their
-programs.
+Clients may join at any time. Once all clients have joined, and while a standard label is missing, the server fails the
+job if no label arrives for `start_timeout`: the other clients wait for the missing label. Later labels have no time
+limit: clients may wait for their programs.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Joined:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Dropped:
-    """A connection that never became a client was closed for a reason of one line; the job is not affected."""
+    """The server closed a connection before its client had a rank; `reason` is one line. The job is not affected."""
 
     connection: ServerConnection
     reason: str
@@ -130,7 +130,7 @@ class JobFinished:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClientLost:
-    """A client ended before FINI or broke the protocol; all connections are being closed. Exit with another status.
+    """A client ended before FINI or broke the protocol; all connections are being closed. Exit with a nonzero status.
 
     Attributes:
         rank: its client rank.
@@ -152,7 +152,8 @@ class ServerConnection:
         state: see the table at the top of the module.
         known: True if the client is aiompi.
         rank: client rank, None until the client has taken one.
-        deadline: time at which the connection is dropped if its client has not joined; None if there is no limit.
+        deadline: time at which the server drops the connection if its client has not joined; None once the client has
+            joined or the connection is dropped.
     """
 
     def __init__(self, server: Server, peer: str, deadline: float) -> None:
@@ -192,8 +193,8 @@ class ServerConnection:
     def secured(self) -> None:
         """From now on, treat the bytes that `receive_data` gets as decrypted.
 
-        The caller performs a TLS handshake in the state SECURING. It calls this method at the begin of the handshake,
-        and `bind` after it.
+        The caller performs a TLS handshake in the state SECURING. The caller calls this method when the handshake
+        begins, and `bind` when the handshake has ended.
         """
         if self.state is not ConnectionState.SECURING:
             return
@@ -309,8 +310,8 @@ class Server:
         credentials: authentication methods that the user enabled.
         preference: methods that may be used, most preferred first; see `auth.parse_preference`.
         auth_timeout: seconds within which a connection must join.
-        start_timeout: seconds without a label after which a client that keeps the others waiting fails the job;
-            detection takes up to twice as long. 0 for no limit.
+        start_timeout: seconds after which the server fails the job if a standard label is missing and no label arrives;
+            detection takes up to twice this time. 0 for no limit.
         max_label_bytes: most bytes of one client's labels that wait for other clients.
 
     Raises:
@@ -402,7 +403,7 @@ class Server:
             self._check_start()
 
     def tell(self, text: str) -> None:
-        """Tell all aiompi clients, present and later ones, why other clients have not come."""
+        """Send all aiompi clients, also clients that join later, a note that says why other clients have not joined."""
         self._notes.append(encode_note(text))
         for client in self._clients.values():
             if client.known and not self._full:

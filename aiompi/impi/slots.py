@@ -81,7 +81,7 @@ class Slot:
 
 
 class Written(tuple[memoryview]):
-    """Data of a packet that have been written into its slot before the header.
+    """The data of a packet in a slot whose header is still to be written; `complete` writes the header.
 
     Attributes:
         slot: the slot.
@@ -179,5 +179,5 @@ def nbytes(datalen: int) -> int:
 
 
 def _shape(datalen: int) -> tuple[int, int]:
-    """Return the number of slots of a direction, and the bytes from one to the next."""
+    """Return the number of slots per direction, and the stride of the slots in bytes."""
     return max(_LEAST, min(_MOST, _DIRECTION_BYTES // datalen)), _PAGE + -(-datalen // _PAGE) * _PAGE

@@ -39,7 +39,7 @@ def host_identifier(address: str) -> bytes:
 
 
 def host_address(identifier: bytes) -> str:
-    """Return the address to connect to: IPv4 for the mapped and the compatible form, otherwise IPv6.
+    """Return the address to connect to: IPv4 if the identifier is a mapped or compatible IPv4 address, otherwise IPv6.
 
     Args:
         identifier: 16 bytes, as in the label H_IPV6.
@@ -143,7 +143,7 @@ class Universe:
         return self.hosts[self.procs[rank].host].client
 
     def pack(self) -> dict[str, Any]:
-        """Return the universe in msgpack types, without the numbers that follow from the order."""
+        """Return the universe in types that msgpack packs, without ranks: the order of the lists implies the ranks."""
         packed: dict[str, Any] = {name: getattr(self, name) for name in _SCALARS}
         packed["version"] = list(self.version)
         packed["clients"] = [[len(c.hosts), [list(version) for version in c.versions]] for c in self.clients]
@@ -179,7 +179,7 @@ _SCALARS: Final = ("native", "datalen", "tagub", "xsize", "maxlinear", "ackmark"
 
 
 def place_hosts(nhosts: Sequence[int], rows: Iterable[tuple[bytes, int, int]]) -> tuple[HostInfo, ...]:
-    """Return hosts with their clients and procs, numbered in the order of the clients.
+    """Return all hosts in the order of their clients, each with its client rank and the ranks of its procs.
 
     Args:
         nhosts: number of hosts of each client.

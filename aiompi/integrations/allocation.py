@@ -1,8 +1,8 @@
 """Jobs inside clusters of other frameworks: `aiompi.integrations.dask` and `aiompi.integrations.ray`.
 
 Each module has `ranks`, an asynchronous context manager that allocates places for ranks in the cluster, and `run`, a
-blocking call that allocates places and runs one job. The result of `ranks` is an `Allocation`; its `run` is one job, in
-which every rank calls the same function with its communicator.
+blocking call that allocates places and runs one job. `ranks` yields an `Allocation`. Each call of `Allocation.run` is
+one job, in which every rank calls the same function with its communicator.
 
 This module is shared by both. The process of rank 0 starts the agent of the job by `start_agent`, which returns an
 `Invitation`. The framework passes the `Invitation` to all ranks, and each rank runs `be_rank`.
@@ -195,13 +195,13 @@ class Allocation(ABC):
     async def run(self, main: Main[T], *args: Any, **kwargs: Any) -> list[T]:
         """Run a function as a job with one rank in each place.
 
-        A coroutine function is awaited in the place: `await main(world, *args, **kwargs)`, where `world` is the World
-        of the rank. Any other function is called in a new process: `main(comm, *args, **kwargs)`, where `comm` is
-        COMM_WORLD of the blocking face. `from mpi4py import MPI` is `aiompi.MPI` there.
+        A coroutine function runs in the actor or worker that is the place: `await main(world, *args, **kwargs)`, where
+        `world` is the World of the rank. Any other function is called in a new process: `main(comm, *args, **kwargs)`,
+        where `comm` is COMM_WORLD of the blocking face. `from mpi4py import MPI` is `aiompi.MPI` there.
 
-        If a rank fails, by an exception or by the loss of its process, the job ends, and this call raises the cause.
-        If the job survives failures (`Settings(on_failure="continue")`), the other ranks go on, and the result of a
-        rank that has failed is its exception. Cancelling this call ends the job.
+        If a rank fails, by an exception or by the loss of its process, the job ends, and this call raises the cause. If
+        the job survives failures (`Settings(on_failure="continue")`), the other ranks go on, and the result of a rank
+        that has failed is its exception. Cancelling this call ends the job.
 
         Returns:
             The results, in rank order.
@@ -233,7 +233,7 @@ class Allocation(ABC):
         return cast(list[T], outcomes)
 
     def _lost(self, rank: int, cause: str) -> RankLostError:
-        """Note that the place of a rank is lost; return the error for this job."""
+        """Record that the actor or worker of a rank is lost, so that later jobs fail; return the error for this job."""
         self._losses.append(f"rank {rank}: {cause}")
         return RankLostError(self._losses[-1])
 
@@ -247,7 +247,9 @@ class Allocation(ABC):
 async def _wait_for_end(
     calls: Sequence[asyncio.Future[Any]], survives: bool, ended: dict[asyncio.Future[Any], None]
 ) -> None:
-    """Wait until a job has ended. If the job does not survive failures, wait no longer than for the cause of its end.
+    """Wait until a job has ended, or until the cause of its end is known if the job does not survive failures.
+
+    After the first failure, wait for the cause at most `_GRACE` seconds.
 
     `ended` gets the calls in the order in which they end.
     """
@@ -262,7 +264,7 @@ async def _wait_for_end(
 
 
 def _remoteness(error: BaseException) -> int:
-    """Return how far an exception is from the cause of a job's end: 0 for a cause, more for a consequence."""
+    """Return 0 if an exception may be the cause of a job's end; a greater number if it is only a consequence."""
     if isinstance(error, asyncio.CancelledError):
         return 2
     return int(isinstance(error, ProcessFailedError | RevokedError) and not isinstance(error, RankLostError))

@@ -4,8 +4,8 @@
         results = await allocation.run(main)  # async def main(world): ...
 
 Each rank is a task that is bound to one worker, and occupies one thread of the worker while the job runs. The agent of
-a job is on the machine of rank 0. The key of the job is the result of the task that starts the agent. The workers of
-the other ranks get the key from the worker of this task; neither the scheduler nor the client sees it.
+a job is on the machine of rank 0. The task that starts the agent returns the key of the job. The workers of the other
+ranks fetch the key directly from the worker of that task, so neither the scheduler nor the client sees the key.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ async def ranks(
         client: client of the cluster; by default the current client. In a task, the current client is that of the
             task's worker.
         workers: addresses, names or machines of the workers to choose from; all by default.
-        settings: of all ranks and of the agent; by default each takes the settings of its environment.
+        settings: used by all ranks and the agent; by default they come from the environment.
         options: further options of `Client.submit`, such as resources and priority.
 
     Raises:
@@ -245,7 +245,7 @@ def _choose(size: int, threads: Mapping[str, int]) -> list[str]:
 
 
 def run(size: int, main: Main[T], *args: Any, **placement: Any) -> list[T]:
-    """Run one job, and block until it has ended: in a program without an event loop, or in a task.
+    """Run one job, and block until it has ended. Call this in a program without an event loop, or in a task of Dask.
 
         future = client.submit(run, 4, main)
 

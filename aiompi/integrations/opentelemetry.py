@@ -6,7 +6,7 @@ Calls and publications carry the context of their span, in the form of the confi
 Baggage unless OTEL_PROPAGATORS says otherwise. So all spans of a request are in one trace, even if they begin at
 several members. Names and attributes follow the semantic conventions for RPC, messaging and databases.
 
-A context from a peer may be hostile. It counts only if it is short and well-formed; otherwise a new trace begins.
+A context from a peer may be hostile. If the context is too long or malformed, it is ignored, and a new trace begins.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _messaging(rank: int, operation: str, kind: str, topic: str) -> dict[str, An
 
 
 def _injected() -> bytes:
-    """Return the current context in the form in which it travels: the fields of the propagators, or nothing."""
+    """Return the current context for a message: the fields of the propagators, packed; empty if there are none."""
     fields: dict[str, str] = {}
     propagate.inject(fields)
     context: bytes = msgpack.packb(fields) if fields else b""
@@ -147,7 +147,7 @@ def _injected() -> bytes:
 
 
 def _extracted(context: bytes, base: Context) -> Context:
-    """Return the context from a peer on top of `base`; `base` alone if the context is malformed."""
+    """Return `base` extended by the context that a peer has sent; `base` itself if that context is malformed."""
     if not context:
         return base
     try:

@@ -1,4 +1,4 @@
-"""A rank of the blocking face, in a child process of the actor or worker that has its place.
+"""A rank of the blocking face, in a child process of the Ray actor or Dask worker that is the place of the rank.
 
 The parent is `call_in_process` of `aiompi.integrations.allocation`. A pipe connects both. The function goes to the
 child, and its result comes back. The pipe closes when either process ends.

@@ -3,8 +3,8 @@
     async with ranks(4) as allocation:
         results = await allocation.run(main)  # async def main(world): ...
 
-Each place is an actor in a bundle of a placement group. The agent of a job is on the node of rank 0. The key of the job
-goes from there to the other actors as an object of Ray.
+Each place is an actor in a bundle of a placement group. The agent of a job is on the node of rank 0. The actor of rank
+0 passes the key of the job to the other actors as a Ray object.
 """
 
 from __future__ import annotations
@@ -105,14 +105,14 @@ async def ranks(
     settings: Settings | None = None,
     **options: Any,
 ) -> AsyncIterator[Allocation]:
-    """Allocate actors for ranks. They are killed, and their resources given back, at the end of the block.
+    """Allocate actors for ranks. At the end of the block, kill the actors and release their resources.
 
     Args:
         size: number of ranks.
         resources: of each rank, such as {"CPU": 1, "GPU": 1}; one CPU by default.
         strategy: how the ranks are placed on nodes: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
-        group: placement group to use instead of a new one; its bundles are the places of the first ranks.
-        settings: of all ranks and of the agent; by default each takes the settings of its environment.
+        group: placement group to use instead of a new one; its first `size` bundles are the places of the ranks.
+        settings: used by all ranks and the agent; by default they come from the environment.
         options: further options of the actors, such as runtime_env.
 
     Raises:
@@ -155,7 +155,7 @@ def _actor(group: Any, number: int, resources: Mapping[str, float], options: Map
 
 
 def run(size: int, main: Main[T], *args: Any, **placement: Any) -> list[T]:
-    """Run one job in new actors, and block until it has ended: in a program without an event loop, or in a task.
+    """Run one job in new actors, and block until it has ended. Call this outside event loops, such as in a Ray task.
 
     Args:
         size: number of ranks.

@@ -1,1 +1,1 @@
-"""How a rank comes to a job and leaves it: its start, its agent, open jobs, spawned jobs, ports, and its end."""
+"""How a rank joins a job and leaves it: startup, the agent, open jobs, spawned jobs, ports, and shutdown."""

@@ -1,4 +1,4 @@
-"""The connection of a rank to the launcher's agent: `Contact` has its address, `AgentConnection` talks to it."""
+"""The connection of a rank to the launcher's agent: `Contact` has the agent's address, `AgentConnection` connects."""
 
 from __future__ import annotations
 
@@ -47,8 +47,10 @@ class Contact:
         key: key of the job.
         rank: rank that this process asks for, RANK_ANY for any.
         launched: True if a launcher or another process manager has started this process and will end it.
-        engine: process manager whose processes have to meet first, see `met`; empty if there is none.
-        place: rank and size in the job of a process manager, once its processes have met.
+        engine: name of the process manager whose processes must agree on the key and the address first, by `met`; empty
+            if there is none.
+        place: process manager, key and connection to the agent, once the processes of a process manager have met; None
+            otherwise.
         appnum: number of this rank's section of the launcher's command line; None without a command line.
         world: generation of the world in an open job; 0 in any other job.
     """
@@ -80,9 +82,9 @@ class Contact:
         return cls(address, key, RANK_ANY if rank is None else rank, launched=True, appnum=appnum)
 
     async def met(self, engine: Engine) -> Contact | None:
-        """Return the contact once the processes of the process manager have met; None if there is only this process.
+        """Let the processes of the process manager agree on the key; return the contact, None if this process is alone.
 
-        A thread meets them, because libraries and sockets of process managers block.
+        A thread does this, because libraries and sockets of process managers block.
 
         Raises:
             JobAbortedError: the process manager cannot be used, or the others cannot be reached.
@@ -263,7 +265,7 @@ class AgentConnection:
         return 0 if sock is None or sock.family != socket.AF_UNIX else interfaces.credentials(sock)[0]
 
     def watch(self, heartbeat: float, namespace: str) -> None:
-        """Take the job for lost if the machine of the agent does not answer for `heartbeat` seconds.
+        """Treat the job as lost if the machine of the agent does not answer for `heartbeat` seconds.
 
         Args:
             namespace: see `aiompi.wire.control.Welcome`.
@@ -362,7 +364,8 @@ class AgentConnection:
     def _end(self) -> str:
         """Return why the connection has ended.
 
-        The error may be in the socket only, or TLS may have taken the error from the socket.
+        The last call may not have seen the error of the socket, or TLS may hide the error. So check how long the
+        agent's machine has been silent.
         """
         silent = 0 < self._heartbeat <= (0.0 if self._socket is None else liveness.silence(self._socket))
         return liveness.CUT_OFF if silent else "the launcher is gone"

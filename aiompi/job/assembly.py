@@ -1,4 +1,4 @@
-"""`Assembly`: a call of `assemble` that waits for the other members of a job, and names them."""
+"""`Assembly`: the future of a call of `assemble`; while it waits, it tells which members of the job are missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log: Final = logging.getLogger("aiompi.job.assembly")
 
 
 class Assembly(asyncio.Future[control.Assembled]):
-    """A waiting call. After some seconds the log and the repr of an awaiting task name the missing members.
+    """A waiting call of `assemble`. After some seconds, the log and the repr of its task name the missing members.
 
     Args:
         label: names the member.
@@ -43,7 +43,7 @@ class Assembly(asyncio.Future[control.Assembled]):
     def told(self, awaiting: control.Awaiting) -> None:
         """Take the answer of the job, and log it.
 
-        A wait for members of another world is mostly a mistake of the program, so its level is WARNING.
+        The level is WARNING if the missing members are in another world, because the program then probably has a bug.
         """
         self._cause = awaiting.cause
         waited = self.get_loop().time() - self._begun

@@ -1,4 +1,4 @@
-"""Changes of the members of a job, told to any number of readers, and events that outlast an event loop."""
+"""`Changes`: changes of a job's members, for any number of readers. `Event`: an event for successive event loops."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MemberChange:
 
 
 class Event:
-    """An event that tasks wait for. Unlike asyncio's, it goes on in another loop when its own loop is closed.
+    """An event that tasks wait for. Unlike `asyncio.Event`, it works in a new loop after its loop has been closed.
 
     Args:
         check: refuses a call in a wrong thread or event loop.

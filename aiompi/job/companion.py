@@ -51,8 +51,8 @@ class Companion:
         """Tell the agent from now on if this process is stopped for `seconds`.
 
         The report is a byte of urgent data outside the stream, so that it disturbs neither the data of this process nor
-        TLS. The agent checks for it by `aiompi.wire.liveness.has_stopped`. If no process can be started, the agent
-        does not notice that this process is stopped.
+        TLS. The agent checks for it by `aiompi.wire.liveness.has_stopped`. If no process can be started, the agent does
+        not notice that this process is stopped.
         """
         self.close()
         self._begin(seconds)
@@ -121,7 +121,7 @@ class Companion:
 
 
 def _process() -> int:
-    """Return a descriptor of this process, -1 if the system has none: it is not Linux, or an old one."""
+    """Return a pidfd of this process; -1 if the system has no pidfds because it is not Linux, or an old Linux."""
     try:
         return os.pidfd_open(os.getpid())
     except (AttributeError, OSError):
@@ -181,7 +181,7 @@ def _report() -> bool:
 
 
 def _load_stops(seconds: float) -> tuple[Stops, float]:
-    """Return an object that finds a rank that is stopped for `seconds`, and the pause between its looks.
+    """Return a detector of a process that is stopped for `seconds`, and the seconds between two checks of the detector.
 
     The package is not imported for this: that would take long.
     """

@@ -1,8 +1,8 @@
 """`FailureDetector`: judges how a peer has ended, by its links and by the reports of the agent.
 
-The agent reports each process of the job that leaves or fails. No agent reports the processes of another job. Such a
-process has left if it finalized before its link ended; otherwise it has failed. The last message of a failed process
-says why, if the process could still send a message. The launcher of a spawned job reports the failures in that job
+The agent reports each process of the job that leaves or fails. No agent reports the processes of another job. A process
+of another job has left if it finalized before its link ended; otherwise it has failed. When such a process fails, it
+sends the cause as its last message if it still can. The launcher of a spawned job reports the failures in that job
 (`aiompi.engine.obituaries`).
 """
 
@@ -80,7 +80,7 @@ class FailureDetector:
             self._bury(peer, message.cause)
 
     def gone(self, rank: int) -> None:
-        """Note that a rank has failed or left, as an agreement of other ranks has found."""
+        """Mark a rank as failed or left, because the other ranks have agreed that it is gone."""
         if rank in self._failed:
             self._bury(self._engine.peer(rank), self._failed[rank], looks=0)
         elif rank in self._left:
@@ -89,7 +89,8 @@ class FailureDetector:
     def lost(self, peer: Endpoint, cause: str) -> None:
         """Handle a broken link.
 
-        If the peer has ended, the agent reports why; otherwise the agent decides about the peer.
+        If the peer's process has ended, the agent reports the cause. Otherwise this rank asks the agent, which decides
+        whether the peer has failed.
         """
         if self._engine.known_peer(peer.rank) is not peer:
             return  # it was forgotten
@@ -172,8 +173,8 @@ class FailureDetector:
         """Handle a rank that has left: close its links once all its data has arrived, or after many checks.
 
         Args:
-            looks: number of checks so far. The checks are bounded, because a pending connection may only claim to be
-                the peer's.
+            looks: number of checks so far. Their number is limited, because a connection that is not accepted yet may
+                falsely claim to come from the peer.
         """
         if any(transport.linked(peer) for transport in self._transports):
             return  # the end of its last link does this
@@ -203,7 +204,7 @@ class FailureDetector:
     # Processes that no communicator refers to any more.
 
     def forgotten(self, peer: Endpoint) -> None:
-        """Close the links to a forgotten process, once all data for it has been sent."""
+        """Close the links to a process that no communicator refers to any more, once all data for it has been sent."""
         self._left.discard(peer.rank)
         self._failed.pop(peer.rank, None)
         self._last_words(peer)

@@ -1,4 +1,4 @@
-"""The end of a rank in good order: with the other ranks (MPI_Finalize, section 7.5), or alone."""
+"""Regular shutdown of a rank: together with the other ranks (MPI_Finalize, section 7.5), or alone."""
 
 from __future__ import annotations
 

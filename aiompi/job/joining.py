@@ -44,11 +44,11 @@ class Scope(Protocol[T_co]):
 
 
 class Joining(Generic[T_co]):
-    """A rank or a member from its start to its end: `async with` it, or `await` it and end the result yourself.
+    """The lifetime of a rank or member: use it with `async with`, or `await` it and finalize or leave yourself.
 
-    With `init`, an exception that leaves the block ends the job, since the other ranks would wait in vain. At any other
-    end of the block this rank finalizes, and so waits for the other ranks. If this wait is cancelled, this rank leaves
-    alone.
+    With `init`, an exception that leaves the block ends the job, since the other ranks would wait in vain. If no
+    exception leaves the block, this rank finalizes, and so waits for the other ranks. If this wait is cancelled, this
+    rank leaves alone.
 
     Args:
         module: module to import first.
@@ -114,13 +114,13 @@ def init(
     async with aiompi.init() as world:
             ...
 
-    Without an address the process is the rank for which the launcher has started it; without a launcher it is the only
-    rank of a job.
+    Without an address, a process that a launcher has started becomes a rank of the launcher's job. Without a launcher,
+    the process is the only rank of a job.
 
     Args:
-        address: "HOST:PORT" of a job that waits for its ranks (`aiompi-launch --serve N`), as the launcher printed
-            it, or with a name. The loop goes on while the name is resolved. Each of its addresses is tried; name and
-            addresses together take at most `connect_timeout`.
+        address: "HOST:PORT" of a job that waits for its ranks (`aiompi-launch --serve N`), as the launcher printed it;
+            HOST may be a name. The loop goes on while the name is resolved. Each address of the name is tried.
+            Resolving and connecting together take at most `connect_timeout` seconds.
         key: of the job at the address, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that
             AIOMPI_KEY_FILE names.
         rank: rank that this process wants in the job at the address; by default ranks are given in the order of
@@ -128,7 +128,7 @@ def init(
         settings: instead of those of the environment and `rc`.
 
     Returns:
-        The beginning of the rank: `async with` it, or `await` it and `finalize` the `World` yourself.
+        An object that starts the rank: use it with `async with`, or `await` it and `finalize` the `World` yourself.
 
     Raises:
         AuthenticationError: there is no key, or it is too short.
@@ -166,19 +166,21 @@ def join(
     async with aiompi.join("host:port") as member:
             world = await member.assemble(at_least=2)
 
-    The end of the block leaves the job, which disturbs no other member. An exception that leaves the block is a
-    failure of this member alone. If nothing else handles SIGTERM, it cancels the block, and the process ends once the
-    member has left.
+    The end of the block leaves the job, which disturbs no other member. An exception that leaves the block is a failure
+    of this member alone. If the program does not handle SIGTERM, the signal cancels the block, and the process ends
+    once the member has left.
 
     Args:
-        address: "HOST:PORT", as the launcher printed it, or with a name. The loop goes on while the name is resolved.
-            Each of its addresses is tried; name and addresses together take at most `connect_timeout`.
+        address: "HOST:PORT", as the launcher printed it; HOST may be a name. The loop goes on while the name is
+            resolved. Each address of the name is tried. Resolving and connecting together take at most
+            `connect_timeout` seconds.
         key: of the job, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
-        attributes: what other members learn of this member: a dict of values that msgpack can express, at most 64 KiB.
+        attributes: data about this member that other members can read: a dict of values that msgpack can express, at
+            most 64 KiB.
         settings: instead of those of the environment and `rc`.
 
     Returns:
-        The beginning of the membership: `async with` it, or `await` it and `leave` yourself.
+        An object that starts the membership: use it with `async with`, or `await` it and call `leave` yourself.
 
     Raises:
         AuthenticationError: there is no key, or it is too short.
@@ -218,9 +220,9 @@ async def spawn(
 
     Args:
         count: number of ranks, which are a job of their own.
-        program: a Python program or a command, whose ranks call `world.Get_parent()`; or a function, which each
-            rank calls with its end of the communicator and `args`, and awaits if it is `async`. The function is
-            pickled, so that it is found by its name in an importable module; with cloudpickle installed, it may be
+        program: a Python program or a command, whose ranks call `world.Get_parent()`; or a function. Each rank calls
+            the function with its communicator and `args`, and awaits the result if the function is `async`. The
+            function is pickled by name, so it must be in an importable module; with cloudpickle installed, it may be
             any function.
         args: arguments of the program, or of the function.
         merge: True for one communicator of all, in which this process has rank 0. Ranks of a program call
@@ -250,7 +252,7 @@ async def spawn(
 
 
 def key_of(key: str | bytes | None) -> bytes:
-    """Return the key of a job that the caller has given, or that the environment has.
+    """Return the key of a job: `key` if it is not None, otherwise the key that the environment contains.
 
     Raises:
         AuthenticationError: there is none, or it is too short.

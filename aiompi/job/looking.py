@@ -27,7 +27,8 @@ _EVERYBODY: Final = " on MPI_COMM_WORLD"
 class Looking:
     """Looks at the rank of which it is a part. If nothing records this rank, the first look begins a recording.
 
-    A wait that began before this call is found on the stack, or in the tasks of the event loop.
+    The recording lacks a wait that began before it. The stacks of threads or the tasks of the event loop show such a
+    wait.
 
     Args:
         engine: engine of the rank.
@@ -85,7 +86,7 @@ class Looking:
 
 
 def wait_of_threads() -> str:
-    """Return the call of the library in which a thread of the program is, with its line; empty if there is none."""
+    """Return the call of aiompi that a thread is in, and the program's line that makes it; empty if no thread is."""
     return next(filter(None, map(_call, sys._current_frames().values())), "")
 
 
@@ -102,14 +103,14 @@ def _call(frame: FrameType | None) -> str:
 
 
 def wait_of_tasks(tasks: Iterable[Any]) -> str:
-    """Return the operation for which a task waits, its line, and how many other tasks wait; empty if none waits."""
+    """Return the operation that a task awaits, its line in the program, and how many other tasks wait; "" if none."""
     waits = sorted(filter(None, map(_operation, tasks)))
     more = f", and {len(waits) - 1} more" if len(waits) > 1 else ""
     return waits[0] + more if waits else ""
 
 
 def _operation(task: Any) -> str:
-    """Follow the awaits of a task through the program to the library; return the operation there; empty if none."""
+    """Follow a task's chain of awaits into aiompi; return the operation there and the program's line; "" if none."""
     link, place = task.get_coro(), ""
     while link is not None:
         words = link.__name__ if type(link).__module__.startswith("aiompi.") else ""

@@ -1,4 +1,4 @@
-"""Open jobs: `serve` serves one, `join` makes a process a member, and its `assemble` makes a world of members.
+"""Open jobs: `serve` serves a job, `join` makes a process a member, and `Membership.assemble` makes a world of members.
 
 A `Membership` has one connection to the agent of the job. The agent reports all members, and decides which of them form
 a world. Each world is an `AssembledWorld` with a `Runtime` of its own, so that nothing of one world reaches the next.
@@ -75,7 +75,7 @@ class Job:
         return self._changes.read()
 
     def _enter(self, cards: list[control.MemberCard]) -> None:
-        """Take the list of members. If this process reads changes too slowly, the list comes again in their place."""
+        """Take the list of members. The agent sends it again instead of changes that this process reads too slowly."""
         before, now = self._members, {card["id"]: Member(**card) for card in cards}
         if not before:
             self._members = now
@@ -185,7 +185,7 @@ class Membership:
     # The connection to the job.
 
     def _is_at_rest(self) -> bool:
-        """Return True if no call is in progress, so that another loop may take the place of a closed one."""
+        """Return True if no call is in progress: then this member can go on in another loop when its loop is closed."""
         return self._entered.done() and self._answer is None and not self._departures
 
     async def _start(self) -> Membership:
@@ -259,9 +259,10 @@ class Membership:
     async def assemble(self, at_least: int = 1, within: float | None = None) -> AssembledWorld:
         """Leave the world of this member, and return a new world of all members that ask for one.
 
-        The world is complete as soon as every member of an earlier world has asked too, and enough members have asked.
-        When the time limit of a member (`within`) is over, the world consists of the members that have asked. The
-        result is the same at all these members; ranks are in the order in which the members joined.
+        The world is complete as soon as enough members have called `assemble`, and all members of earlier worlds are
+        among them. When the time limit of a member (`within`) is over, the world consists of the members that have
+        called `assemble` so far. All these members get the same world; ranks are in the order in which the members
+        joined.
 
         Args:
             at_least: smallest size of the world.
@@ -398,7 +399,7 @@ class Membership:
             self._release_sigterm()
 
     def _catch_sigterm(self) -> None:
-        """If nothing else handles SIGTERM, let it cancel the task of the block, so that this member leaves."""
+        """Let SIGTERM cancel the task of the block, so that this member leaves, unless the program handles SIGTERM."""
         main = threading.current_thread() is threading.main_thread()
         task = asyncio.current_task()
         if main and task is not None and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -448,7 +449,7 @@ def _checked(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(number: int) -> Member:
-    """Return a member that has gone after the decision of the agent and before the arrival of the decision."""
+    """Return a placeholder for a member that the agent chose for a world, and that left before this process knew."""
     return Member(number, "", 0.0, {})
 
 

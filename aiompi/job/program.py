@@ -1,4 +1,4 @@
-"""Main programs, which run as Python runs them, or are loaded under another name for their functions and classes."""
+"""Main programs: `MainProgram` runs a program as Python does, or loads it under another name for its definitions."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class MainProgram(NamedTuple):
 
         Args:
             name: value of the program's `__name__`. With a name other than "__main__", the program is run only for its
-                definitions. Then `refuse_while_loading` refuses a call that begins a rank, joins or serves a job, or
-                makes an executor.
+                definitions. While the program runs under such a name, `refuse_while_loading` refuses a call that begins
+                a rank, joins or serves a job, or makes an executor.
 
         Raises:
             ImportError, OSError, SyntaxError: there is no such program.
@@ -139,7 +139,7 @@ def refuse_while_loading(what: str) -> None:
 
 
 def _is_importable(path: str) -> bool:
-    """Return True for a directory and for an archive of any name, whose `__main__` Python runs."""
+    """Return True if the path is a directory or an archive. Python runs the `__main__` of such a path."""
     for hook in sys.path_hooks:
         with contextlib.suppress(ImportError):
             hook(path)

@@ -68,7 +68,7 @@ def publish(settings: Settings, service: str, port: str) -> str:
     """Publish the name of a port; return the file, for `withdraw`.
 
     Raises:
-        InvalidServiceError: a living process has published the name, or it is too long or empty, or the directory
+        InvalidServiceError: a living process has published the name, or the name is too long or empty, or the directory
             cannot be used.
         TypeError: an argument is no string.
     """

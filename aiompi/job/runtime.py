@@ -45,20 +45,22 @@ class Runtime:
         wiring: the connections of this rank, which are the environment of its engine.
         names: the names of ports that this rank has published.
         agent: the connection to the agent; None for a rank that is in no job.
-        welcome, cards: requests for the answers of the agent when this rank joins the job.
+        welcome, cards: requests for the agent's two answers when this rank joins the job: the Welcome message, and all
+            business cards.
         world, self_comm: communicators COMM_WORLD and COMM_SELF, valid after the start.
         sessions: its sessions, beside COMM_WORLD.
         codec: serialises objects.
         on_end: called with an exit status if the job ends early and this rank has not caused it.
         parent: communicator with the processes that have spawned this one, None if there are none.
-        parting: in a rank that lives only for its spawned ranks, returns a request for its end; None in other ranks.
+        parting: in a rank that exists only for the ranks it has spawned, a function that returns a request for the
+            shutdown of this rank; None in other ranks.
         on_finalize: called first when communication ends, while all calls are still possible.
         joined: True if the job has accepted this process as a rank. From then on its agent knows why the job ends.
         finalized: True if communication has ended.
         universe_size: number of cores of the machine, if all ranks are on it; otherwise 0.
-        inherited: in the copy of a forked process, the connections of the parent, which must not be closed.
-        end_error: error of operations after the end of communication; None for the usual error, which says that this
-            rank has ended communication.
+        inherited: in a forked process, references to the parent's connections, so that garbage collection does not
+            close them.
+        end_error: error that operations raise after communication has ended; None for the default of `finalized_error`.
     """
 
     inherited: tuple[object, ...]
@@ -149,7 +151,7 @@ class Runtime:
             self._recording = Recording(self.engine, os.path.join(directory, str(os.getpid())) if taken else directory)
 
     def _look(self, number: int) -> None:
-        """Tell the agent what this rank does now; if the number is 0, stop preparing for such questions."""
+        """Answer a question of the agent: what this rank does now. If `number` is 0, no more questions follow."""
         if self._looking is None and number:
             from aiompi.job.looking import Looking  # seldom needed
 
@@ -203,7 +205,8 @@ class Runtime:
     def finalize(self, timeout: float | None = None) -> Schedule[bool]:
         """End communication (MPI_Finalize, section 7.5). The result is complete when every rank has finalized.
 
-        Collectives in progress end first, and messages are delivered as far as they are received.
+        Before communication ends, collectives in progress complete, and sent messages reach the receivers that receive
+        them.
 
         Args:
             timeout: seconds after which this rank leaves without the others; None if it waits for them.
@@ -239,7 +242,7 @@ class Runtime:
         return self.engine.at_rest() and self.wiring.idle()
 
     def fail(self, error: BaseException) -> None:
-        """End the job, or only this rank if the job survives that, because of an uncaught exception."""
+        """Handle an uncaught exception of the program: end the job, or only this rank if the job survives failures."""
         code, cause = 1, failure(error)
         if isinstance(error, SystemExit) and isinstance(error.code, int):
             code = int(error.code)  # it may be True

@@ -1,4 +1,4 @@
-"""Jobs that a process starts (MPI_Comm_spawn): the process starts a launcher, and the ranks connect to its port.
+"""Jobs that a process starts through a launcher (MPI_Comm_spawn). The ranks connect to a port of the process.
 
 A socket pair, the lifeline, connects the process and the launcher. Through it the launcher sends the causes of failures
 (`control.Obituary`). The launcher ends the job when the process's end of the lifeline closes. The kernel closes this
@@ -35,8 +35,8 @@ class Launch:
         programs: what to run, one after the other in the order of ranks.
         port: name of the port to which the ranks connect.
         options: more options of the launcher.
-        stdout: descriptor for the output of all ranks; None for the standard output of this process, where the launcher
-            also says why the job fails.
+        stdout: descriptor for the output of all ranks; None for the standard output of this process. If None, the
+            launcher also prints why the job fails.
         variables: added to the environment.
 
     Attributes:
@@ -157,7 +157,8 @@ class Children:
 
         Args:
             programs, port, options: as there.
-            hosts: addresses at which other hosts reach this rank; the new processes use these addresses.
+            hosts: addresses at which other hosts reach this rank. They become AIOMPI_INTERFACE of the new job, unless
+                the settings choose addresses.
         """
         settings = self._engine.settings
         given = settings.bind or settings.interface or not hosts
@@ -203,7 +204,7 @@ def _hosts(programs: Sequence[Program]) -> list[str]:
     """Return the option for the hosts of these programs, if they name any.
 
     Raises:
-        SpawnError: a name cannot be that of a host, or the ranks of a host do not follow one another.
+        SpawnError: a name is not a valid host name, or the ranks of one host are not consecutive.
     """
     if not any(program.hosts for program in programs):
         return []

@@ -10,7 +10,7 @@ import aiompi
 
 
 async def main(world: aiompi.World) -> None:
-    """Get the function from the program that has spawned this rank, call it, and part."""
+    """Receive a function from the program that has spawned this rank, call the function, and disconnect."""
     parent = world.Get_parent()
     packed, merge, path = await parent.bcast(None, root=0)
     sys.path[:] = path

@@ -131,7 +131,7 @@ def share_cores(runtime: Runtime, cards: list[control.BusinessCard]) -> None:
 
 
 def make_communicators(runtime: Runtime) -> None:
-    """Make COMM_WORLD and COMM_SELF of a rank that has its place in the world."""
+    """Make COMM_WORLD and COMM_SELF of a rank whose number and world size are known."""
     engine, session = runtime.engine, runtime.sessions.world
     everyone, alone = Group.of(range(engine.size), engine.rank), Group.of((engine.rank,), engine.rank)
     runtime.world = make_communicator(engine, everyone, CONTEXT_WORLD, "MPI_COMM_WORLD", ids=session.ids)

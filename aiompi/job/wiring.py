@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Wiring(Environment):
-    """The transports of a rank, and the reports of transports and of the agent about its peers.
+    """The transports of a rank, and the handling of reports about its peers from transports and the agent.
 
     Args:
         settings: of the rank.
@@ -253,7 +253,7 @@ class Wiring(Environment):
             drained.complete()
 
     async def flush(self) -> None:
-        """Wait until all data has left this process, and then the note to the IMPI host that nothing follows."""
+        """Wait until all data has left this process; then tell the IMPI host that nothing follows, and wait again."""
         await self._drain()
         if self.host is not None:
             self.host.finish()

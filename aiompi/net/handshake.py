@@ -1,4 +1,4 @@
-"""The hello over a socket, at both ends of every connection except connections between IMPI clients.
+"""The hello: both ends of a connection prove the job's key, except on connections between IMPI clients.
 
 `protection_of` alone decides how a connection is protected. The decision does not depend on addresses, because an
 attacker between the ends can choose them. The proofs of the hello cover the decision of each end (`aiompi.wire.hello`).
@@ -139,7 +139,8 @@ class Greeter:
         """Return a description of the end of the connection.
 
         Args:
-            reset: True if the other end has not read all data, as after a kill.
+            reset: True if the connection was reset: the other end has not read all data, for example because it was
+                killed.
         """
         if not isinstance(self.handshake, Acceptor):
             return "it closed the connection during the hello: is the key of the job the right one?"

@@ -44,7 +44,8 @@ _IFA_ADDRESS, _IFA_LOCAL, _SCOPE_LINK = 1, 2, 253
 def own_addresses() -> list[tuple[str, str]]:
     """Return the configured interfaces of this host, as pairs of name and numeric address.
 
-    Link-local addresses are left out, because another host needs its own number of the link.
+    Link-local addresses are left out, because another host would have to add the number of its own interface (scope
+    id).
     """
     found: list[tuple[str, str]] = []
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW) as sock:
@@ -64,15 +65,15 @@ def own_addresses() -> list[tuple[str, str]]:
 def encoded(host: str) -> Any:
     """Return a host name in the form for look-ups by `socket`.
 
-    ASCII becomes bytes, because importing the codec of other names takes longer than the rest of a connection. Names
-    with an empty or long label go to this codec, which reports the error.
+    An ASCII name becomes bytes: for a `str`, `socket` imports the IDNA codec, which takes longer than the rest of a
+    connection. A name with an empty or too long label stays a `str`, so that the codec reports the error.
     """
     valid = host.isascii() and all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
     return host.encode() if valid else host
 
 
 def own_address_towards(host: str, port: int) -> str:
-    """Return the numeric address of this host in connections to another one; empty if the other cannot be resolved.
+    """Return the local address of this host in connections to the host `host`; empty if `host` cannot be resolved.
 
     The call resolves names, which takes time. It sends no data to the other host.
     """
@@ -153,7 +154,7 @@ def is_loopback(address: str) -> bool:
 
 
 def plain(address: str) -> str:
-    """Return a numeric address without the prefix that an IPv6 socket gives the address of an IPv4 peer."""
+    """Return a numeric address without the prefix `::ffff:`, which IPv6 sockets add to the address of an IPv4 peer."""
     return address.removeprefix("::ffff:") if "." in address else address
 
 
@@ -163,9 +164,10 @@ def join_address(host: str, port: int) -> str:
 
 
 def credentials(sock: socket.socket) -> tuple[int, int]:
-    """Return the process and the user that the kernel names for the other end of a Unix socket.
+    """Return the process id and the user id of the other end of a Unix socket, as the kernel reports them.
 
-    The process is the one that has connected, or that has begun to listen; 0 if it is in another pid namespace.
+    The process id is that of the process that called `connect` or `listen`; 0 if this process is in another pid
+    namespace.
     """
     process, user, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return process, user

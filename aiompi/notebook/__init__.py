@@ -1,8 +1,8 @@
 """Cells of a notebook that ranks run: `%load_ext aiompi.notebook`, `%aiompi start 4`, and `%%mpi` above a cell.
 
-The ranks are processes of their own, started by `aiompi.spawn`, and end with the kernel. Each keeps its variables from
-cell to cell. The modules on the side of the notebook are `ranks`, `job` for the work of its event loop, and `magics`
-for its commands. The side of a rank is `worker`. Without magics:
+`aiompi.spawn` starts the ranks as separate processes, which end with the kernel of the notebook. Each rank keeps its
+variables from cell to cell. The process of the notebook uses the modules `ranks`, `job` (in its event loop) and
+`magics` (its commands). A rank runs the module `worker`. Without magics:
 
     ranks = await aiompi.notebook.start(4)
     await ranks.run("total = await comm.allreduce(comm.rank)", limit=10)

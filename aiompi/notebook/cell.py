@@ -1,4 +1,4 @@
-"""A command of ranks, between the event loop of the ranks and the thread of the notebook that waits for its end."""
+"""`Cell`: a command that ranks carry out; passes its events from an event loop to the waiting notebook thread."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Event: TypeAlias = Text | Result | Caution | Failure | Unfinished
 
 
 class Cell:
-    """A command that ranks carry out, as the thread of the notebook sees it.
+    """The state of a command that ranks carry out, and the queue of its events for the notebook thread.
 
     Args:
         loop: of the ranks.
@@ -104,7 +104,7 @@ class Cell:
         self._events.put(None)
 
     def get(self, timeout: float | None) -> Event | None:
-        """Return the next event; None if a rank has settled, or `wake` was called. Blocks.
+        """Wait for the next event, and return it; return None if `settle` or `wake` was called. Blocks.
 
         Raises:
             queue.Empty: nothing has come in time.

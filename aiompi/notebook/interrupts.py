@@ -20,11 +20,11 @@ _OF_NOTEBOOK: Final = os.path.join(os.path.dirname(__file__), "")
 class CellInterrupts(Interrupts):
     """The handlers of INTERRUPT and FENCE.
 
-    An interrupt raises KeyboardInterrupt where the code of a cell runs or waits in a call of aiompi, and cancels what
-    the cell awaits. Elsewhere the interrupt is deferred: IPython would drop the exception. It is also deferred
-    for a cell whose command is still on its way.
+    If the code of a cell runs, or waits in a call of aiompi, an interrupt raises KeyboardInterrupt there. If the cell
+    awaits, the interrupt cancels the await. In other code the interrupt is deferred, because IPython would drop the
+    exception. An interrupt that arrives before the command of its cell is also deferred.
 
-    Code of tasks that a cell has started, and functions that aiompi calls, run to their end.
+    An interrupt ends neither the tasks that a cell has started nor the callbacks of aiompi.
 
     Args:
         of_cells: code of the function that runs cells.
@@ -56,8 +56,9 @@ class CellInterrupts(Interrupts):
         self._end_cell_in(sys._getframe(1), _OF_NOTEBOOK)
 
     def end_cell_at(self, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt if an interrupt is deferred and a frame is of the code of a cell; or else in this
-        code, as soon as the call of aiompi returns to it.
+        """Raise a deferred interrupt as KeyboardInterrupt in the code of the cell.
+
+        If `frame` is of this code, raise it now, otherwise as soon as the call of aiompi returns to this code.
         """
         self._end_cell_in(frame, FILES)
 
@@ -105,5 +106,5 @@ class CellInterrupts(Interrupts):
             self._cancel = lambda: None
 
     def forget(self) -> None:
-        """Forget the fence and all interrupts: Python may call the handler of one that came before the fence later."""
+        """Forget the fence and all interrupts. Python may have called the handler of an interrupt after the fence's."""
         self.come = self.deferred = self.fenced = False

@@ -1,4 +1,4 @@
-"""The job of the ranks, in the event loop of the notebook's rank: their start and end, output, and commands."""
+"""`RanksJob`: in an event loop, starts and ends the ranks of a notebook, reads their output, and sends commands."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RanksJob:
         self._tasks += [asyncio.ensure_future(self._follow(rank)) for rank in range(self._count)]
 
     async def stop(self) -> None:
-        """End the ranks: at once if they wait for cells, or else by a signal."""
+        """End the ranks: by the command `Stop` if they wait for cells, otherwise by a signal."""
         children, self._children = self._children, None
         if children is None:
             return
@@ -109,7 +109,7 @@ class RanksJob:
         self._end(str(job.error or "they have ended"))
 
     async def _follow(self, rank: int) -> None:
-        """Pass on what a rank prints, and take a message of the rank at each mark."""
+        """Pass on the output of a rank, and receive one message from the rank for each mark in the output."""
         ended = False  # True once standard error has ended for the command
         done: Done | None = None
         while True:

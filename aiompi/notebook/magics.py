@@ -97,13 +97,13 @@ class Magics(IPythonMagics):
         """Start and end ranks, and exchange variables with them.
 
         %aiompi start 4               four ranks of the asyncio face; more options of aiompi-launch may follow
-        %aiompi start 4 --mpi4py      of the blocking face, for which `from mpi4py import MPI` works
-        %aiompi push a b              set variables of all ranks, or of --ranks 0,2-3, to those of the notebook
-        %aiompi pull a b              set variables of the notebook to lists of those of the ranks
+        %aiompi start 4 --mpi4py      ranks of the blocking face, for which `from mpi4py import MPI` works
+        %aiompi push a b              copy variables of the notebook to all ranks, or to --ranks 0,2-3
+        %aiompi pull a b              set variables of the notebook to lists of the values at all ranks
         %aiompi status                what the ranks are doing
-        %aiompi interrupt             interrupt the cell that they are running, as the button of the notebook does
-        %aiompi restart               end them, whatever they are doing, and start as many new ones
-        %aiompi stop                  end them
+        %aiompi interrupt             interrupt the cell that the ranks are running, as the interrupt button does
+        %aiompi restart               end the ranks, whatever they are doing, and start the same number of new ranks
+        %aiompi stop                  end the ranks
 
         The result of start and status is an `aiompi.notebook.Ranks`, whose methods are awaited.
         """
@@ -155,8 +155,8 @@ class Magics(IPythonMagics):
         """Let ranks run the cell.
 
         %%mpi                         all ranks
-        %%mpi --ranks 0,2-3           some of them
-        %%mpi --limit 10              at most ten seconds
+        %%mpi --ranks 0,2-3           only ranks 0, 2 and 3
+        %%mpi --limit 10              all ranks, and interrupt the cell after ten seconds
 
         In a cell, ranks find `comm`, a communicator of all ranks, and the variables of earlier cells. Ranks of the
         asyncio face can await. The output of each rank is shown with its rank. Interrupting the cell interrupts the
@@ -211,7 +211,7 @@ class _Screen:
             print_event(event)
 
     def end(self) -> None:
-        """Show which other ranks had a warning that was shown, and show the remaining exceptions."""
+        """Show the other ranks that had the warnings shown so far, and the exceptions that have not been shown."""
         for text, others in self._warned.items():
             if others:
                 print(f"{ranks_text(others)}, too: {text.partition(chr(10))[0]}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`Presses`: Ctrl-C, and the button of a notebook, while the main thread waits for ranks."""
+"""`Presses`: counts Ctrl-C and the interrupt button of a notebook (SIGINT) while the main thread waits for ranks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _MOST: Final = 3
 
 
 class Presses:
-    """Counts interrupts of the main thread within a block, instead of a KeyboardInterrupt between any two of its steps.
+    """Counts SIGINTs in the main thread within a `with` block, so that none raises KeyboardInterrupt inside the block.
 
-    A KeyboardInterrupt of a second press could leave the ranks in a cell for which nothing waits. The block ends with
-    KeyboardInterrupt if a press was not taken. In other threads there are no presses.
+    Otherwise the KeyboardInterrupt of a second press could end the wait while the ranks still run the cell. The block
+    ends with KeyboardInterrupt if a press was not taken. In other threads there are no presses.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Presses:
             raise KeyboardInterrupt
 
     def to(self, wake: Callable[[], object] | None) -> None:
-        """Call a function at each press from now on, and at once if there was a press; None for no function."""
+        """Set the function that each press calls, or None. If there was a press already, call the function at once."""
         self._wake = wake
         if wake is not None and self._pressed:
             wake()

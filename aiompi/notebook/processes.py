@@ -30,7 +30,7 @@ class Processes:
         self._numbers: dict[int, int] = {rank: number for rank, (host, number) in places.items() if host == here}
 
     def used(self, ranks: Iterable[int]) -> dict[int, float]:
-        """Return the seconds of CPU that ranks have used, without ranks of which this is unknown."""
+        """Return the seconds of CPU that ranks have used; leave out ranks whose seconds are unknown."""
         used = {}
         for rank in ranks:
             with contextlib.suppress(KeyError, OSError):

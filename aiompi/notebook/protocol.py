@@ -1,8 +1,8 @@
 """The messages between the notebook and a rank, and how output and messages of a rank keep their order.
 
-A rank prints to its standard output and error. The launcher passes both on to the notebook, in order, even while the
-rank computes. Results that are no text are messages. In the place of a message the rank prints a mark, which is a
-separate line. The notebook takes the next message of the rank when it reads the mark.
+A rank prints to its standard output and error. The launcher passes both streams on to the notebook, in order, even
+while the rank computes. Results that are no text are messages. For each message the rank prints a mark, a separate
+line, at the place of the message in the output. The notebook takes the next message of the rank when it reads the mark.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Run(NamedTuple):
 
     Attributes:
         code: of the cell.
-        number: of the cell in the notebook, which its tracebacks show; 0 for the next number of the rank.
+        number: number of the cell in the notebook, for tracebacks; 0 for the next number that the rank itself counts.
     """
 
     code: str
@@ -62,8 +62,8 @@ class Renew(NamedTuple):
     """Command: make a new communicator `comm`, because the previous cell may have left messages.
 
     Attributes:
-        interrupted: True if interrupts were sent. The rank then waits for the `FENCE` behind them, so that no interrupt
-            ends a later cell.
+        interrupted: True if interrupts were sent. The rank then waits for the signal `FENCE`, which was sent after
+            these interrupts, so that no late interrupt ends the next cell.
     """
 
     interrupted: bool

@@ -1,7 +1,7 @@
 """The side of the notebook: ranks, and the cells that they run.
 
-A separate thread runs the event loop in which the notebook is a rank. So messages move even between cells, and a cell
-of the notebook may block. `Cell` carries the output of the ranks from that loop to the waiting thread.
+A separate thread runs the event loop in which the notebook is a rank. So messages make progress even between cells, and
+a cell of the notebook may block. `Cell` passes the output of the ranks from the event loop to the waiting thread.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Ranks:
         return where
 
     def _do(self, commands: dict[int, Command], limit: float | None, show: Show, presses: Presses) -> Cell:
-        """Let ranks carry out commands; show events, and interrupt the ranks at the limit or at a press."""
+        """Let ranks carry out commands; show events, and interrupt the ranks after `limit` seconds or at Ctrl-C."""
         with self._begun(commands, presses) as cell:
             return self._wait(cell, limit, show, presses)
 
@@ -253,7 +253,7 @@ class Ranks:
             self._lock.release()
 
     def _renew(self, cause: BaseException | None, show: Show, presses: Presses) -> None:
-        """Let ranks make a new communicator after a cell that has failed, or was interrupted for a cause."""
+        """Let ranks make a new `comm` after a cell that has failed, or that was interrupted because of `cause`."""
         renew = Renew(self._interrupted)
         used = self._processes.used(range(self.count))
         due = time.monotonic() + GRACE

@@ -190,7 +190,7 @@ class Worker:
         self._how = "well"
 
     def end(self) -> list[Any]:
-        """Tell the notebook that a command has been carried out; return the sends of all events, to be waited for."""
+        """Tell the notebook that a command is done; return the requests of all event sends, for the caller to await."""
         print(MARK, file=sys.stderr, flush=True)
         self.tell(Done("interrupted" if self.interrupts.come else self._how))  # type: ignore[arg-type]
         sends, self._sent = self._sent, []

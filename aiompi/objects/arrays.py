@@ -54,7 +54,7 @@ def encode_array(encoder: Encoder, array: Array) -> Any:
 
 
 def decode_array(decoder: Decoder, description: Any, fortran: bool, data: bytes | None, *shape: int) -> Array:
-    """Decode an array: a view of its buffer, or of new memory if it came inside the body."""
+    """Decode an array: a view of its out-of-band buffer, or of new memory if the data came inside the body."""
     dtype = _named(description) if type(description) is str else parse(description)
     payload = decoder.array_payload(data)
     if not is_shape(shape):

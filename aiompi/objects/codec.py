@@ -64,9 +64,9 @@ class Codec(PlainCodec):
     must be built into NumPy, without objects, titles and metadata. Other types, and subclasses, are pickled.
 
     Args:
-        pickle: True to pickle objects that msgpack cannot express, and to accept pickles. If False, a dataclass is
-            received only if its module is already imported (it is made without `__init__`), and at most `MOST_ALIKE`
-            keys of a large set or dict may have the same hash.
+        pickle: True to pickle objects that msgpack cannot express, and to accept pickles. If False, the receiver
+            accepts a dataclass only if its module is already imported, and a large set or dict only if at most
+            `MOST_ALIKE` keys have the same hash. `__init__` of a dataclass does not run.
         out_of_band: bytes; payloads of at least this size are sent without a copy.
     """
 
@@ -325,8 +325,8 @@ def _finished(generator: Generator[None, None, T], suspend: Callable[[], None] =
 def is_pickle(data: bytes | bytearray | memoryview) -> bool:
     """Return True if bytes begin and end like a plain pickle. No message of the codec does.
 
-    Pickles of protocols 0 and 1 begin with a letter. A message that begins with a letter is a small number, one byte
-    long.
+    Pickles of protocols 0 and 1 begin with a letter. A message of the codec that begins with a letter is one byte long:
+    a small integer.
     """
     return len(data) > 1 and data[0] <= _PROTO and data[-1] == _STOP
 
@@ -383,7 +383,7 @@ def _joined(*parts: Segment) -> list[Segment]:
 
 
 def _split_tags(body: memoryview) -> tuple[bytes | None, memoryview]:
-    """Return the type tags of a body, None if it has none, and its msgpack value."""
+    """Return the type tags of a body (None if the body has none), and the msgpack value of the body."""
     if body[0] != _TAGS:
         return None, body
     _, count = _TAGS_HEADER.unpack_from(body)

@@ -1,4 +1,4 @@
-"""Decoding: from the arrays of an unpacked body, their type tags and the buffers to the object."""
+"""Decoding: makes an object from an unpacked body, the type tags of its arrays, and the out-of-band buffers."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Decoder:
         return data
 
     def array_payload(self, data: bytes | None) -> bytearray | memoryview:
-        """Do the same as `payload`, but copy data from the body to writable memory."""
+        """Return the result of `payload`; if it is data from the body, a copy of it in writable memory."""
         payload = self.payload(data)
         return bytearray(payload) if isinstance(payload, bytes) else payload
 
@@ -152,7 +152,7 @@ def _cast(view: memoryview, code: str, shape: tuple[int, ...]) -> memoryview:
 
 
 def _decode_numpy(code: int) -> DecodeFunction:
-    """Return the initial decoder of an extension type, which imports NumPy when it is first called."""
+    """Return a stub for the decoder of an extension type: the first call imports NumPy and replaces the stub."""
 
     def decode(decoder: Decoder, *items: Any) -> Any:
         from aiompi.objects import arrays  # needs NumPy, and programs without arrays do not

@@ -1,4 +1,4 @@
-"""Encoding: from an object to a tree that msgpack packs, the type tags of its arrays, and its buffers."""
+"""Encoding: makes a tree that msgpack packs, the type tags of its arrays, and out-of-band buffers from an object."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Encoder:
         return _ENCODERS.get(type(obj), _encode_other)(self, obj)
 
     def encode_all(self, values: Collection[Any]) -> Collection[Any]:
-        """Return the trees of several objects; `values` itself if they are their own trees."""
+        """Return the trees of several objects; `values` itself if msgpack can pack all of them unchanged."""
         atoms = self.atoms
         found = set(map(type, values))
         if found <= atoms or (len(found) == 1 and self._are_flat(values, *found)):
@@ -65,12 +65,12 @@ class Encoder:
         return [x if type(x) in atoms else _ENCODERS.get(type(x), _encode_other)(self, x) for x in values]
 
     def node(self, tag: int, items: Iterable[Any]) -> Any:
-        """Return an array with a type tag; everything inside it must be encoded first."""
+        """Append the type tag of an array, and return the array. All arrays inside it must be encoded before."""
         self.tags.append(tag)
         return items
 
     def extension(self, code: int, items: list[Any]) -> msgpack.ExtType:
-        """Return msgpack's form of an object of NumPy: an extension type with this code, which holds the items."""
+        """Return the msgpack extension type that represents a NumPy object: number `code`, and the packed `items`."""
         return _new(msgpack.ExtType, (code, _packed(items)))
 
     def leaf(self, obj: Any) -> Any:
@@ -88,7 +88,7 @@ class Encoder:
         return _ENCODERS[kind](self, obj)
 
     def payload(self, data: memoryview) -> bytes | None:
-        """Return the representation of data in the body: the data, or None if it is sent out of band."""
+        """Return the bytes that represent `data` in the body; None if `data` is long and is sent out of band."""
         if data.nbytes < self.out_of_band:
             return data.tobytes()
         self.buffers.append(data)

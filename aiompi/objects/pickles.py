@@ -1,7 +1,7 @@
 """Pickling and unpickling in steps.
 
-The pickler runs in a separate thread, and calls its file for each frame of 64 KiB. In this call the thread waits until
-the next step. The thread and its caller never run at the same time, so objects need not be thread-safe.
+The pickler runs in a separate thread, and calls `write` of its file for each frame of 64 KiB. In this call the thread
+waits until the next step. The thread and its caller never run at the same time, so objects need not be thread-safe.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Steps(Generic[T]):
     """A function that runs in steps, in a thread which its caller suspends.
 
     Args:
-        work: the function. Its argument is `suspend`, which it calls at the end of each step but the last.
+        work: the function. Its argument is a function `suspend`. `work` calls `suspend` at the end of each step except
+            the last.
     """
 
     __slots__ = ("_ended", "_error", "_pause", "_result", "_resume", "_stopped", "_work")

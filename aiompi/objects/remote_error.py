@@ -20,8 +20,8 @@ class RemoteTraceback(Exception):
 def portable(error: BaseException) -> tuple[BaseException, str]:
     """Return an exception that can be pickled, and its traceback.
 
-    The text has the traceback. Libraries such as tblib would pickle the traceback, too, with all objects to which it
-    refers. For an exception that cannot be pickled, a RuntimeError describes it.
+    The exception loses its traceback, which the text contains: libraries such as tblib would pickle the traceback with
+    all objects to which it refers. For an exception that cannot be pickled, a RuntimeError describes it.
     """
     trace = "".join(traceback.format_exception(error))
     error = error.with_traceback(None)

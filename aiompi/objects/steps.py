@@ -72,7 +72,7 @@ def _exceeds(items: Collection[Any], limit: int = STEP_ITEMS) -> bool:
 
 @lru_cache(256)
 def _items_of(kind: Any) -> Callable[[Any], Collection[Any]] | None:
-    """Return a function that returns the items of an object of a type, or its attributes; None if it has none."""
+    """Return a function that returns the items or attributes of an object of type `kind`; None if there are none."""
     if issubclass(kind, dict):
         return cast("Callable[[Any], Collection[Any]]", kind.values)
     if issubclass(kind, (list, tuple, set, frozenset, deque)):
@@ -108,7 +108,8 @@ class Body:
     Args:
         pack: packs a list or a dict whose parts are small.
         encoder: makes the trees for `pack` and collects type tags; None if `pack` refuses objects that need an encoder.
-        check: called with each list or dict before it is packed; raises an error if `pack` does not express it.
+        check: called with each list or dict before it is packed; raises an error if `pack` cannot express the list or
+            dict exactly.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ msgpack has one array type. A message with arrays that are not lists therefore b
 byte for each array, in the order in which the arrays end. So msgpack's C code does most of the work: the sender packs
 tuples without a copy, and the receiver converts each array with one call.
 
-Objects of NumPy are extension types, which need no tags: a dict with an array is packed and unpacked as it is.
+Objects of NumPy are packed as extension types, which need no tags. So msgpack packs a dict with a NumPy array directly.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ class Operation:
 class Op(Reference[Operation]):
     """A reduction operation, assumed to be associative (section 4.9.1).
 
-    A call combines two Python objects: `SUM(a, b)` is `a + b`; the first operand comes from the lower ranks. `reduce`
-    combines two vectors in place. A freed handle equals OP_NULL.
+    An operation can be called with two Python objects: `SUM(a, b)` is `a + b`. The first operand comes from lower
+    ranks. `reduce` combines two vectors in place. A freed handle equals OP_NULL.
 
     Args:
         op: the operation to which the new handle refers; None for a null handle.
@@ -170,7 +170,7 @@ class Op(Reference[Operation]):
 
     @property
     def kernel(self) -> Kernel:
-        """Function like `reduce` for several invecs, without checking that the operation is defined for the datatype.
+        """Function that combines several invecs with one inoutvec in place, and does not check the datatype.
 
         Raises:
             InvalidOpError: the handle is null.

@@ -30,7 +30,7 @@ _NUMBER: Final = struct.Struct("<Q")
 
 
 def _message(codec: Codec, content: object, subject: str) -> bytes:
-    """Return the message of values of the program; `subject` names them in an error."""
+    """Encode values of the program as a message; an error message calls the values `subject`."""
     try:
         return encoded(codec, content)
     except InvalidTypeError as error:
@@ -38,7 +38,7 @@ def _message(codec: Codec, content: object, subject: str) -> bytes:
 
 
 def encoded(codec: Codec, obj: object) -> bytes:
-    """Return the message of an object: a copy that later changes of the object do not affect."""
+    """Encode an object as a message. The message is a copy, which later changes of the object do not affect."""
     return b"".join(codec.dumps(obj)[0])
 
 
@@ -124,7 +124,7 @@ class Calls:
                 future.set_result(data[_NUMBER.size :])
 
     def _lost(self, line: Line) -> None:
-        """Fail the calls to a member that is gone, and cancel the calls of that member."""
+        """Fail the calls to a member that is gone, and cancel the handlers that run for calls of that member."""
         room = self._room.pop(line, None)
         for number, (other, future) in [*self._calls.items()]:
             if other is line and room is not None and line.error is not None:

@@ -1,4 +1,4 @@
-"""`Exchange`: the lines of a member to all members of its world; lines go on from one world to the next."""
+"""`Exchange`: the lines of a member to all members of its world. A line continues in the next world of both members."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Exchange:
         lines: to the members of the latest world, by rank. This member's own rank has a line, too.
         rank: of this member in that world.
         own: the line to this member itself, None before the first world. A publication to this member itself needs no
-            message, and goes around the line.
+            message, and bypasses the line.
         handlers: kind of messages -> its handler. Handlers run inside the engine. A malformed message makes a handler
             raise RemoteProtocolError, `struct.error` or UnicodeDecodeError; this ends the line.
         on_lost: called with each line whose other end is gone, or has broken the protocol.
@@ -54,7 +54,7 @@ class Exchange:
         self._lines: dict[Name, Line] = {}
 
     def births(self) -> dict[Name, int]:
-        """Return the members to which there are lines, with the worlds in which the lines began."""
+        """Return the number of the world in which each line began, by the name of the member at its other end."""
         return {name: line.birth for name, line in self._lines.items() if line.error is None}
 
     def line(self, rank: int) -> Line:
@@ -71,14 +71,14 @@ class Exchange:
         return self.lines[rank]
 
     def record(self, tag: int, name: str) -> Unrecorded:
-        """Return the record of a call that begins now, see `Record`; `UNRECORDED` if this rank is not recorded."""
+        """Begin the trace record of a call, and return it; return `UNRECORDED` if this rank records no trace."""
         core = self._core
         if core is None or core.engine.recorder is None:
             return UNRECORDED
         return Record(core, core.engine.recorder, tag, name)
 
     def rank_of(self, line: Line) -> int | None:
-        """Return the rank at the other end of a line; None if it is gone."""
+        """Return the rank of the member at the other end of a line; None if that member is not in this world."""
         return self.lines.index(line) if line in self.lines else None
 
     def attach(self, core: Communicator, names: Sequence[Name], births: Sequence[int | None], birth: int) -> None:
@@ -87,7 +87,8 @@ class Exchange:
         Args:
             core: communicator of the members, used only for this.
             names: of the members, by rank; a member keeps its name from world to world.
-            births: by rank, the world in which the line of that member to this member began; None if there is no line.
+            births: by rank, the number of the world in which that member's line to this member began; None if that
+                member has no line to this member.
             birth: number of this world.
         """
         before, self._lines = self._lines, {}

@@ -40,10 +40,10 @@ _Kept: TypeAlias = tuple[int, int, bytes, Settle | None]
 class Line:
     """The messages to one member and from it.
 
-    The sender keeps a message until the other member acknowledges it, and sends it again in the next world. The
-    receiver drops a message that it has. Acknowledgements travel with messages of the other direction. An
-    acknowledgement travels alone if the sender asks for it. The first messages in a turn of the event loop leave at
-    once. Later messages of the same turn travel together.
+    The sender keeps a message until the other member acknowledges it. In the next world, the sender sends all kept
+    messages again. The receiver drops a message that it has. Acknowledgements travel with messages of the other
+    direction. An acknowledgement travels alone if the sender asks for it. The first messages in a turn of the event
+    loop leave at once. Later messages of the same turn travel together.
 
     Args:
         birth: number of the world in which the line began, the same at both ends.
@@ -51,7 +51,8 @@ class Line:
 
     Attributes:
         birth: number of the world in which the line began.
-        transmit: sends bytes to the other member in the world of both; None while there is no world.
+        transmit: function that sends bytes to the other member in their common world; None while they have no common
+            world.
         error: why the other member receives nothing more; None while it still receives.
     """
 

@@ -1,4 +1,4 @@
-"""`Record`: the record of a call of talk in the trace of a rank."""
+"""`Record`: the record of one call of `aiompi.talk` in the trace of a rank, such as a call of a handler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHOWN: Final = 100
 
 
 class Unrecorded:
-    """A call of a rank that is not recorded, and the base class of records. It is a context manager around the call."""
+    """The record of a call if the rank records no trace; base class of records. A context manager around the call."""
 
     __slots__ = ()
 

@@ -1,10 +1,11 @@
 """`Dicts`: dicts of which every member has a copy.
 
-Rank 0 orders all writes. Rank 0 makes a write in its own copy, and sends the change to all other members, which make
-the changes in this order. The writer gets the result of the write when every member has made the change or is gone.
+Rank 0 orders all writes. Rank 0 applies each write to its own copy, and sends the change to all other members. All
+members apply the changes in the order of rank 0. The writer gets the result of the write when every member has made the
+change or is gone.
 
-A new world begins with one copy: the newest that a member has. Then each writer repeats its writes without a result, to
-rank 0 of the new world. A copy includes the results of writes, so that no write is made twice.
+When a new world begins, all members take the newest copy of any member. Then each writer sends its unanswered writes
+again, to rank 0 of the new world. A copy includes the results of writes, so that rank 0 applies no write twice.
 """
 
 from __future__ import annotations
@@ -314,7 +315,7 @@ class Dicts:
         self._made(version, lines[0])
 
     def _outcome(self, write: _Write) -> tuple[bytes | None, bool, Result]:
-        """Return the new value (None deletes the key), whether the write changes the dict, and its result."""
+        """Return the new value (None deletes the key), whether the write changes the dict, and the write's result."""
         before = self.copies.get(write.dict, {}).get(write.key)
         try:
             match write.operation, write.value:

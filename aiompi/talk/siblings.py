@@ -1,8 +1,8 @@
 """The job of processes with one parent, such as the workers of a web server; they find the job without configuration.
 
-The first of the processes starts a server of the job. It writes the server's address and key to a file that only the
-user of the processes can read. The server holds a lock on the file as long as it lives, so that no process uses the
-file of a dead server.
+The first of the processes starts a server of the job. The server writes its address and the key of the job to a file
+that only the user of the processes can read. The server holds a lock on the file as long as it lives, so that no
+process uses the file of a dead server.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def meet() -> tuple[str, str]:
 
 
 def _read_or_start(path: Path) -> str:
-    """Return the content of a file, which may still be empty; start a server if no server runs."""
+    """Return the content of the job's file, empty if the server has not written it; start a server if none runs."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if _is_free(file):

@@ -1,6 +1,6 @@
 """`Spans`: the seam for distributed traces. `aiompi.integrations.opentelemetry` puts spans of its own in `active`.
 
-A call or publication carries the context of the span of its sender: bytes that only the spans understand.
+Each call and each publication carries the context of the sender's span: bytes that only the `Spans` object interprets.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Spans:
     """No spans; a subclass makes some. In all methods, `rank` is the rank of this member."""
 
     def of_call(self, rank: int, peer: int, name: str) -> AbstractContextManager[bytes]:
-        """Return the span in which a handler of a peer is called; its value is the context for the peer."""
+        """Return a context manager for the span of a call to a peer's handler; it yields the context for the peer."""
         return _NO_SPAN
 
     def of_handler(self, rank: int, name: str | None, context: bytes) -> AbstractContextManager[object]:
-        """Return the span in which a handler runs, for the context of the caller; None if no handler has the name."""
+        """Return a context manager for the span of a handler's run; `name` is None if the handler is unknown."""
         return _NO_SPAN
 
     def of_publication(self, rank: int, topic: str) -> AbstractContextManager[bytes]:
-        """Return the span in which an object is published; its value is the context for the members."""
+        """Return a context manager for the span of a publication; it yields the context for the members."""
         return _NO_SPAN
 
     def of_object(self, rank: int, topic: str, context: bytes) -> Callable[[], object] | None:

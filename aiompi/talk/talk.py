@@ -58,7 +58,7 @@ def own_communicator(world: Communicator) -> Communicator:
 
 
 def of_world(world: Communicator, codec: Codec) -> Talk:
-    """Return the talk of a world, which begins with the first call of this function."""
+    """Return the `Talk` of a world. The first call for a world makes and starts the `Talk`."""
     talk = world.attached.of(Talk)
     if talk is None:
         talk = world.attached.put(Talk(ExchangeOfWorld(), codec))

@@ -1,4 +1,4 @@
-"""`Team`: a member of a job that goes from world to world, and can always talk to the other members."""
+"""`Team`: keeps this process a member of a job, from world to world, and always able to talk to the other members."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Introduction(NamedTuple):
 
     Attributes:
         name: name of the member, unique among the members of all jobs.
-        births: name of each member to which it has a line -> the number of the world in which the line began.
+        births: name of each member to which the sender has a line -> number of the world in which that line began.
         era: number of jobs in which the team has been so far.
         version: of its shared dicts.
     """
@@ -156,9 +156,9 @@ class Team(Talking):
     def changes(self) -> AsyncIterator[MemberChange]:
         """Iterate over the members that come and go from this call on. A call before the start gets all that are there.
 
-        A change is reported when `members` shows it. After the report that a member has left, no write of that member
-        is made any more. So another member can then delete the keys of the one that has left. If the job ends, and the
-        team goes on in another job, all members leave and join again.
+        A change is reported when `members` shows it. Once a change reports that a member has left, no write by that
+        member takes effect any more. So another member can then delete the keys of the departed member. If the job ends
+        and the team continues in another job, the changes report that all members leave and join again.
 
         Returns:
             An iterator over changes, of the kinds "joined" and "left". It ends when this process leaves the team.
@@ -276,7 +276,7 @@ class Team(Talking):
                 return
 
     def _known(self) -> set[tuple[int, float]]:
-        """Return the ids and times of the members, which no member of another job shares."""
+        """Return the id and the join time of each member; no member of another job has the same pair."""
         return {(member.id, member.since) for member in self._member.job.members()}
 
     async def _assemble(self, at_least: int = 1, within: float | None = None) -> None:

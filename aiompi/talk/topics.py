@@ -142,7 +142,7 @@ class Subscription:
         return obj
 
     def _processed(self) -> None:
-        """End the spans of the objects that this task, or a task that has ended, has processed."""
+        """End the spans of objects whose processing is over: those that this task, or a finished task, took before."""
         current = _current_task()
         for task in [task for task in self._in_process if task is None or task is current or task.done()]:
             self._in_process.pop(task)()
@@ -244,7 +244,7 @@ class Topics:
             self._before -= 1
 
     def _await(self, number: int) -> asyncio.Future[Line]:
-        """Return a future that is done when all members have taken a publication; its result is the last one's line."""
+        """Return a future that is done when all members have taken a publication; it yields the last member's line."""
         future: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
         self._awaited[number] = {line for line in self.exchange.lines if line.error is None}, future
         return future

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EachRank:
-    """Stands, outside of the ranks, for a fixture that each rank of an `async def` test makes for itself.
+    """Placeholder that pytest gets for a fixture of an `async def` test; each rank makes its own value of the fixture.
 
     Args:
         name: of the fixture.

@@ -1,4 +1,4 @@
-"""Jobs whose ranks run tests: `Job` is one, and `Jobs` keeps them from test to test."""
+"""Jobs whose ranks run tests: `Job` is one such job, and `Jobs` reuses jobs for further tests."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Result(NamedTuple):
         reports: serialized reports of the ranks that have run it.
         warned: the warnings in these ranks.
         trouble: why the test has failed as a whole, such as the death of a rank; empty otherwise.
-        summary: `trouble` in one line; empty if the first line of `trouble` says it.
+        summary: `trouble` in one line; empty if the first line of `trouble` serves as the summary.
         notes: what the stopped ranks did; empty if no rank was stopped.
     """
 
@@ -273,7 +273,7 @@ class _Run:
         return text, hang_title(reports | dict.fromkeys(silent, WaitReport()), elsewhere)
 
     def _report(self, rank: int, state: State) -> WaitReport:
-        """Return the waits of a rank; if there are none, the line that it runs."""
+        """Return the waiting calls of a rank; if it waits in no call, the source line that it runs."""
         report = WaitReport.unpack(state.report)
         if rank not in self.left:
             return report._replace(last=ENDED)
@@ -317,7 +317,7 @@ class _Run:
 
 
 class Jobs:
-    """The jobs of a session: later tests of the same kind use a job again.
+    """The jobs of a session. A job is reused for all tests that need the same kind of job.
 
     Args:
         setting: for the workers.
@@ -336,7 +336,7 @@ class Jobs:
         self._closed = False
 
     def run(self, kind: Kind, order: Order, seconds: float) -> Result:
-        """Run a test in a job of its kind, which is started if there is none."""
+        """Run a test in an idle job of the given kind; start such a job if no such job is idle."""
         with self._room(min(kind.size, self._all)):
             if self._closed:
                 return Result({}, {}, "The session has ended.")

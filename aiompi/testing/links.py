@@ -1,7 +1,7 @@
 """The connections between a session of pytest and the workers that run its tests.
 
-A link carries pickled objects. So both ends first prove a key, as on any other connection; the session has made this
-key for the job. The workers of other hosts connect over TCP, and those of this host to a Unix socket.
+A link carries pickled objects. So both ends first prove that they know a key, which the session has generated for this
+job. The workers of other hosts connect over TCP, and those of this host to a Unix socket.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Listener:
         return [self._socket.fileno(), *self._greeters]
 
     def advance(self, readable: Iterable[Any]) -> dict[int, Link]:
-        """Go on with the readable connections; return new links by the ranks of their workers."""
+        """Continue the handshakes of the readable connections; return the new links by the ranks of their workers."""
         links: dict[int, Link] = {}
         for fileno in readable:
             if fileno == self._socket.fileno():

@@ -1,5 +1,6 @@
 """The marks of tests: how many ranks a test has.
 
+Mark                                plugins that define it; further arguments or marks
 @pytest.mark.mpi(ranks=[1, 2])      this plugin and pytest-isolate-mpi; also timeout, unit, threads
 @pytest.mark.mpi(min_size=2)        pytest-mpi; also mpi_skip, mpi_break, mpi_xfail
 @pytest.mark.parallel(nprocs=2)     mpi-pytest
@@ -37,8 +38,7 @@ class Ranks(NamedTuple):
 
     Attributes:
         sizes: the numbers.
-        labels: part of the ids of the tests, one for each number; empty if there is only one test, whose id is that of
-            the function.
+        labels: parameter ids of the tests, one per number; empty if there is only one test, which has no parameter id.
     """
 
     sizes: Sequence[int]
@@ -58,7 +58,7 @@ class Limits(NamedTuple):
 
 
 def ranks_of(node: pytest.Item, known: frozenset[str]) -> Ranks | None:
-    """Return the numbers of ranks that the marks of a test name, None if they name none.
+    """Return the numbers of ranks that the marks of a test ask for; None if no mark gives a number.
 
     Args:
         node: the test, or its definition.
@@ -86,7 +86,7 @@ def ranks_of(node: pytest.Item, known: frozenset[str]) -> Ranks | None:
 
 
 def least_of(node: pytest.Item) -> int:
-    """Return the number of ranks that a test with a bare mark `mpi` has outside of a job."""
+    """Return the number of ranks of a test whose mark `mpi` has no `ranks`, if pytest itself does not run in a job."""
     mark = node.get_closest_marker("mpi")
     return max((mark and mark.kwargs.get("min_size")) or 0, _BARE)
 

@@ -27,7 +27,8 @@ class Order(NamedTuple):
 
     Attributes:
         nodeid: its id.
-        following: id of the test that probably follows, whose fixtures may stay; empty if there is none.
+        following: id of the test that the worker probably runs next; fixtures that it shares stay set up. Empty if none
+            follows.
     """
 
     nodeid: str

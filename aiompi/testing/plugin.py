@@ -72,7 +72,7 @@ class MPITests:
                 item.stash[_PROCESSES] = size
 
     def _size(self, item: pytest.Item) -> int | None:
-        """Return the number of ranks of a test, None if it is a test without ranks."""
+        """Return the number of ranks of a test; None for an ordinary test, which pytest itself runs."""
         ranks = marks.ranks_of(item, self._known)
         if ranks is not None:
             callspec = getattr(item, "callspec", None)
@@ -108,7 +108,7 @@ class MPITests:
             item.add_marker(name)
 
     def _skip(self, item: pytest.Item) -> bool:
-        """Apply the marks and options of pytest-mpi; return True if the test gets no ranks."""
+        """Apply the marks and options of pytest-mpi; return True if the test needs no ranks (is skipped or fails)."""
         mpi = item.get_closest_marker("mpi")
         if mpi is not None and mpi.args and "mpi" in self._known:
             return True  # its setup fails
@@ -183,7 +183,7 @@ class MPITests:
     # Tests whose ranks are processes.
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note, for each test in processes, the next test with the same number of processes."""
+        """For each test whose ranks are processes, record the next test with the same number of processes."""
         later: dict[int, str] = {}
         for item in reversed(session.items):
             size = item.stash.get(_PROCESSES, None)

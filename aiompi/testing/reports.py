@@ -46,7 +46,7 @@ class RankFailures(TerminalRepr):
         failures: the failures. Equal failures are shown once.
         size: number of ranks of the test.
         notes: text about the other ranks.
-        message: stands in the summary; by default the first line of the first failure.
+        message: text for pytest's summary; by default the first line of the first failure.
 
     Attributes:
         reprcrash: the line of the first failure, and the message.
@@ -165,7 +165,7 @@ def of_test(
 
 
 def warnings_of(warned: Mapping[int, Sequence[Warned]], size: int) -> Iterator[tuple[WarningMessage, str]]:
-    """Yield each warning of a test once, with the ranks that have warned in words, unless all ranks have warned.
+    """Yield each warning of a test once, with a text that names its ranks; the text is empty if all ranks have warned.
 
     Args:
         warned: the warnings, by rank.

@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     Attributes:
         errors: exceptions of ranks, by rank.
         notes: the places where the cancelled ranks waited; empty if no rank was cancelled.
-        hang: the same places in one line, if these ranks have waited until the limit; otherwise empty.
+        hang: the places of all ranks in one line, if the test has exceeded its time limit; otherwise empty.
     """
 
     errors: Mapping[int, BaseException] = MappingProxyType({})
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
 
 
 class Output(io.TextIOBase):
-    """Takes the place of standard output or error: text that a rank writes is kept for this rank.
+    """Replaces standard output or error, and collects the text that each rank writes separately.
 
     Args:
         stream: gets the text that no rank writes.

@@ -71,7 +71,7 @@ class Waiting:
 
 
 def waitings(trace: Trace) -> list[Waiting]:
-    """Return all waiting of a trace for which a line of the program is known, without the library's own waits."""
+    """Return all waits of a trace that a known line of the program made; the library's internal waits are left out."""
     found: list[Waiting] = []
     ready, holds, talk = _partitions(trace), _holds(trace), _Talk(trace)
     for op in trace.operations:
@@ -107,7 +107,7 @@ def _alone(op: Operation) -> Iterator[Waiting]:
 
 
 def _partitions(trace: Trace) -> dict[tuple[int, int, int, int], list[Operation]]:
-    """Return the partitions between ranks, by context, sender, receiver and tag, in the order of time."""
+    """Return the messages with partitions by (context, sender, receiver, tag), each list sorted by time."""
     found: dict[tuple[int, int, int, int], list[Operation]] = defaultdict(list)
     for op in trace.operations:
         if op.kind == layout.READY:
@@ -139,7 +139,7 @@ class _Talk:
         return self._copying(op, found) if op.tag == layout.WRITE else [found]
 
     def _copying(self, op: Operation, result: Operation) -> list[Operation]:
-        """Return the change that rank 0 sent to the member that made it last, and the answer of this member.
+        """Return rank 0's message with the change to the last member that applied it, and the answer of that member.
 
         Rank 0 sends the result of a write when it has this answer.
         """
@@ -153,13 +153,13 @@ class _Talk:
 
 
 def _latest(ready: list[Operation], time: float | None) -> Operation | None:
-    """Return the last partition or message that was ready at `time`, the end of the wait."""
+    """Return the last partition or message in `ready` that had begun by `time`, the end of a wait."""
     index = bisect.bisect_right(ready, time or 0.0, key=lambda each: each.begin)
     return ready[index - 1] if index else None
 
 
 def _holds(trace: Trace) -> dict[tuple[int, int], list[Operation]]:
-    """Return the times when the lock of each target was released, by context and target, in the order of time."""
+    """Return the unlock operations by (context, target), each list sorted by time."""
     found: dict[tuple[int, int], list[Operation]] = defaultdict(list)
     for op in trace.operations:
         if op.kind == layout.UNLOCK:
@@ -203,7 +203,7 @@ def _split(op: Operation, state: str, cause: Operation | None) -> Iterator[Waiti
 
 
 def _by_turns(op: Operation, state: str, causes: list[Operation]) -> Iterator[Waiting]:
-    """Divide the waiting of an operation at the times when its causes began, one after the other."""
+    """Split the wait of an operation at the begin of each of its causes, which are sorted by time."""
     assert op.wait is not None
     begin, end = op.wait, op.wait + op.seconds
     for cause in causes:
@@ -245,7 +245,7 @@ def _disks_of(meeting: list[Operation], disks: dict[tuple[int, Place], list[Oper
 
 
 def _at_disks(waiting: Waiting, disks: list[Operation]) -> Iterator[Waiting]:
-    """Divide a transfer into waits for the disk that is busy longest, and times in which no disk is busy."""
+    """Split a transfer into waits for a disk, the one that is busy longest, and times in which no disk is busy."""
     op, time, end = waiting.operation, waiting.begin, waiting.begin + waiting.seconds
     while time < end:
         busy = [disk for disk in disks if disk.begin <= time < (disk.end or 0.0)]
@@ -295,7 +295,7 @@ class Late:
 
 
 class _Course:
-    """The activities of one rank over time: it waited, or computed from one call to the next.
+    """The activities of one rank over time: its waits, and its computations between successive calls.
 
     Args:
         rank: the rank.
@@ -321,7 +321,7 @@ class _Course:
         return self._places[bisect.bisect_right(self._begins, time)]
 
     def work_in(self, begin: float, end: float) -> Iterator[tuple[Place, Place, float, float]]:
-        """Divide a period at calls: the call before, the next one, the begin of the next one, and seconds."""
+        """Split a period at calls: yield (previous call, next call, begin of the next call, seconds of the part)."""
         index = bisect.bisect_right(self._begins, begin)
         while begin < end:
             until = self._begins[index]
@@ -427,8 +427,8 @@ class Wake:
 
     Attributes:
         peer: rank that rang; -1 if it belongs to another job.
-        delay: seconds from the begin of a send of this rank to the wake-up by which the message reached a waiting
-            receive; None if the wake-up has brought no such message.
+        delay: seconds from the begin of a send by `peer` to the wake-up that brought its message to a waiting receive;
+            None if the wake-up brought no such message.
     """
 
     peer: int
@@ -463,7 +463,7 @@ def wakes(trace: Trace) -> dict[int, list[Wake]]:
 
 
 def sizes(trace: Trace) -> dict[int, Counter[str]]:
-    """Return the histogram of sizes: the least power of two not below the bytes -> messages by their ways."""
+    """Return the histogram of message sizes: bytes, rounded up to a power of two -> number of messages on each path."""
     histogram: dict[int, Counter[str]] = defaultdict(Counter)
     for op in trace.operations:
         if op.kind in (*_MESSAGES, layout.GET) and op.way != layout.FAILED:
@@ -488,7 +488,7 @@ class Step:
 
 
 def critical_path(trace: Trace, found: list[Waiting]) -> list[Step]:
-    """Return the chain of work that made the job as long as it was, in order of time.
+    """Return the chain of work that determined the duration of the job, in order of time.
 
     The search begins at the end of the job. Where a rank has waited for a late rank, the chain goes on at the late
     rank.

@@ -1,9 +1,9 @@
-"""One clock for the ranks of several hosts, by the messages and collectives between them.
+"""One clock for the ranks of several hosts, derived from the messages and collectives between the hosts.
 
-A message is sent before it arrives. So each message to another host bounds, from one side, how far the clock of that
-host is ahead. Each message back bounds it from the other side. The clock halfway between both limits is used. All ranks
-enter a barrier before any leaves it, which bounds all clocks from both sides. All processes of a
-machine share a clock until its next boot.
+A message is sent before it arrives. So each message to another host gives an upper bound for how far the clock of that
+host is ahead of the sender's clock. Each message back gives a lower bound. The clock halfway between both limits is
+used. All ranks enter a barrier before any rank leaves it, so a barrier bounds all clocks from both sides. All processes
+of a machine share a clock until its next boot.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Pair = tuple[float, float]
 
 
 class Clock(NamedTuple):
-    """The line from the clock of a host to the clock of the trace, in seconds."""
+    """The linear function that converts a time of a host's clock to a time of the trace, in seconds."""
 
     rate: float
     offset: float
@@ -39,12 +39,12 @@ def clocks(hosts: Iterable[str], messages: dict[tuple[str, str], list[_Pair]]) -
 
     A collective that each rank enters before any rank leaves it counts as messages both ways.
 
-    A host has no drift unless its messages cannot be explained otherwise. At a time when a message goes each way, the
-    error of a clock is below the sum of the two delays.
+    A host has no drift unless its messages cannot be explained otherwise. Where messages go in both directions at the
+    same time, the error of a clock is less than the sum of their two delays.
 
     Args:
         hosts: names; the clock of the first one is that of the trace.
-        messages: by sender and receiver, the times at which a message is sent and has arrived.
+        messages: (sender, receiver) -> for each message, the time of its send and the time of its arrival.
     """
     left = [*hosts]
     found = {left.pop(0): SAME}
@@ -69,7 +69,7 @@ def clocks(hosts: Iterable[str], messages: dict[tuple[str, str], list[_Pair]]) -
 
 
 def _nearest(pairs: list[_Pair]) -> list[_Pair]:
-    """Return the pairs that limit any line from the first times to the second ones: the lower convex hull."""
+    """Return the lower convex hull of the pairs: a line that stays below the hull stays below all pairs."""
     hull: list[_Pair] = []
     for x, y in sorted(pairs):
         while len(hull) > 1 and _turns_right(hull[-2], hull[-1], (x, y)):
@@ -84,9 +84,9 @@ def _turns_right(a: _Pair, b: _Pair, c: _Pair) -> bool:
 
 
 def _between(earlier: list[_Pair], later: list[_Pair]) -> tuple[float, Clock]:
-    """Return the clock in the middle between earlier and later times, and the room between these.
+    """Return the gap between the earlier and the later times, and the clock in the middle of the gap.
 
-    The room is negative if no line is between them.
+    The gap is negative if no line fits between the earlier and the later times.
     """
     middle = (min(time for time, _ in (*earlier, *later)) + max(time for time, _ in (*earlier, *later))) / 2
 

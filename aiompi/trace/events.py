@@ -16,9 +16,9 @@ _ORDER: Final = ("Leave", "Enter", "Instant")
 
 
 def write(trace: Trace, file: TextIO) -> None:
-    """Write the events by time: an operation is entered and left, and a message is sent and received at an instant.
+    """Write the events, sorted by time: Enter and Leave of each operation, and an Instant for each send and receive.
 
-    A thread is a number for operations of a rank that do not overlap. Operations that had not ended are left out.
+    Operations of a rank that do not overlap share a thread number. Operations that had not ended are left out.
 
     Args:
         trace: the trace.

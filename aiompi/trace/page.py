@@ -49,5 +49,5 @@ def html(trace: Trace, title: str) -> str:
 
 
 def _data(svg: str) -> str:
-    """Return a picture as a data URL. In an image of its own, the names in the picture do not clash with others."""
+    """Return a picture as a data URL. A separate image keeps the picture's ids from clashing with other ids."""
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"

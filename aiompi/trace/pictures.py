@@ -1,4 +1,4 @@
-"""Pictures of a trace: when ranks waited and the critical path, waiting by rank, messages between ranks, and sizes."""
+"""Pictures of a trace: timeline with critical path, waiting time by rank, communication matrix, and message sizes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def svg(figure: Any) -> str:
 
 
 def timeline(trace: Trace, found: list[Waiting]) -> Any:
-    """Draw when each rank computed and waited, with the critical path; a column that has both is mixed in colour."""
+    """Draw when each rank computed and waited, and the critical path. A column with both states mixes the colours."""
     from matplotlib.colors import to_rgb  # an optional dependency
     from matplotlib.lines import Line2D
 
@@ -113,7 +113,7 @@ def matrix(trace: Trace, found: list[Waiting]) -> Any:
 
 
 def sizes(trace: Trace, found: list[Waiting]) -> Any:
-    """Draw how many messages of each size went each way, on a logarithmic scale."""
+    """Draw the number of messages by size and transport path, on a logarithmic scale."""
     histogram = analysis.sizes(trace)
     ways = list(dict.fromkeys(way for of in histogram.values() for way in of))
     figure, axes = _new(8)
@@ -168,7 +168,7 @@ def _span(trace: Trace) -> tuple[float, float]:
 
 
 def _shares(trace: Trace, found: list[Waiting], edges: Any) -> dict[int, dict[str, Any]]:
-    """Return the part of each column of the timeline that each rank spends in each state."""
+    """Return, by rank and state, the fraction of each column of the timeline that the rank spends in the state."""
     spans: dict[int, dict[str, list[tuple[float, float]]]] = {rank: defaultdict(list) for rank in trace.ranks}
     for waiting in found:
         spans[waiting.operation.rank][waiting.state].append((waiting.begin, waiting.begin + waiting.seconds))

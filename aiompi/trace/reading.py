@@ -1,4 +1,4 @@
-"""Reading a trace: the operations of all ranks, on one clock, with both ends of each message."""
+"""Reading a trace: the operations of all ranks, with the times of one clock, and with sends and receives matched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Place:
     """A call in the program: the name of the call, and where it is.
 
     Attributes:
-        caller: file, line and function of the caller of the function that makes the call; () for none.
+        caller: file, line and function from which `function` was called; () if the caller is not recorded.
     """
 
     call: str
@@ -71,7 +71,8 @@ class Operation:
         place, wait_place: the calls that began it and waited for it.
         algorithm: of a collective, where it is known.
         answers: True for a receive of the answer of a window's target.
-        other: the receive of a send, or the send of a receive; of notices and partitioned messages too.
+        other: the matching receive of a send, or the matching send of a receive. Notices and partitioned messages have
+            matches too.
     """
 
     rank: int
@@ -160,8 +161,8 @@ def read(directory: str | os.PathLike[str]) -> Trace:
 def _ahead(files: Iterable[_File]) -> dict[str, int]:
     """Return by how many nanoseconds the wall clock is ahead of each clock.
 
-    Several ranks may share a clock. The least difference counts, because a rank may be stopped between its two
-    readings.
+    Several ranks may share a clock. The least difference between the two clocks counts, because a rank may be preempted
+    between reading one clock and the other.
     """
     ahead: dict[str, int] = {}
     for file in files:
@@ -212,7 +213,7 @@ class Names:
 
 
 def _forget_callers(ranks: Iterable[Names]) -> None:
-    """Forget callers that say nothing: lines outside of functions that are the only caller, such as that of `main`."""
+    """Forget uninformative callers: module-level lines that are the only caller of a place, such as one of `main`."""
     callers: dict[Place, set[object]] = defaultdict(set)
     for names in ranks:
         for place in names.places.values():
@@ -322,14 +323,14 @@ def meetings(ranks: dict[int, Rank]) -> Iterable[list[Operation]]:
 def _is_joint(op: Operation) -> bool:
     """Return True for a collective that no rank leaves before all have entered it.
 
-    An algorithm between the groups of an intercommunicator has the name of its collective, and does not count.
+    Collectives on intercommunicators do not count. Their algorithm has the same name as the collective.
     """
     name = op.place.call.lower().removeprefix("i")
     return name in _JOINT and op.algorithm not in ("", name, "exchange")
 
 
 def _joint(ranks: dict[int, Rank]) -> Iterator[tuple[str, str, float, float]]:
-    """Yield two clocks, the last entry into a collective by the first, and the first exit, later, by the second."""
+    """Yield two clocks, the last entry into a collective by the first clock, and the first exit by the second clock."""
     for meeting in meetings(ranks):
         entered: dict[str, float] = {}
         left: dict[str, float] = {}

@@ -159,8 +159,7 @@ def _clock() -> str:
 
 
 def _reserve(file: int, start: int, nbytes: int) -> None:
-    """Let the file system provide memory of a file now: a later write to memory that it cannot provide would end the
-    process (SIGBUS).
+    """Allocate disk space for a part of a mapped file, because a write without such space ends the process (SIGBUS).
 
     Raises:
         OSError: the file system has no room.

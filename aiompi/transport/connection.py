@@ -65,7 +65,7 @@ class ConnectionUser(Protocol):
 class Connection(Link):
     """Frames over one connected socket, and a queue for frames until the socket is connected.
 
-    No frame is dispatched, because the socket may take only a part of the frame.
+    `dispatch` always returns False, because the socket may take only a part of a frame.
 
     Args:
         maker: the transport that made the connection.
@@ -220,8 +220,8 @@ class Connection(Link):
     def _cannot_write(self, error: OSError) -> None:
         """Write nothing more.
 
-        If the peer has closed, the reading side reports this after it has read the peer's last frames, which may give
-        the cause.
+        If the peer has closed the connection, the read handler reports the loss. It first reads the peer's last frames,
+        which may give the cause.
         """
         if not isinstance(error, ConnectionError):
             self.lost(describe(error))
@@ -243,7 +243,7 @@ class Connection(Link):
                 owner.sent()
 
     def _readable_in_parts(self) -> None:
-        """Read, and sleep until a good part of a long payload has come: waking up takes longer than reading a packet.
+        """Read; let the kernel wake this rank for a long payload only when a large part has arrived, to save wake-ups.
 
         This never waits for more bytes than are missing. The end of the connection wakes the rank as well.
         """

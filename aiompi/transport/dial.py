@@ -39,13 +39,14 @@ _UNREACHABLE: Final = frozenset(
 
 
 class Greeting:
-    """A connection on which a `Greeter` says hello whenever the driver finds it readable.
+    """A connection in its hello: a `Greeter` continues the hello whenever the driver finds the connection readable.
 
     Args:
         settings: have the certificate for encrypted connections.
-        timeout: most seconds between bytes from the other side, until this side has answered a hello; None for no
-            limit. After the answer there is no limit, because the peer may be computing.
-        done: called with this object and None, or a description of the failure; never inside this constructor.
+        timeout: seconds that the other side has for each part of its hello; None for no limit. Once this side has
+            answered a hello there is no limit, because the peer may be computing.
+        done: called with this object and with None on success, or a description of the failure; never inside this
+            constructor.
 
     Attributes:
         since: start of the greeting, by the clock of the driver.
@@ -100,8 +101,9 @@ class Greeting:
     def _expire(self) -> None:
         """End the hello if the time is over.
 
-        Bytes that have arrived by now are in time, because this process may have been busy. The timer may also fire too
-        early: an event loop counts the time of a timer from the start of its turn, however long the turn takes.
+        Bytes that have already arrived count as in time, because this process may have been too busy to read them. The
+        timer may also fire too early: an event loop measures a timer's delay from the start of the current turn,
+        however long the turn takes.
         """
         self.read()
         if self._ended or self._timeout is None or self.handshake.answered:
@@ -146,14 +148,15 @@ class Limits(NamedTuple):
 
 
 class Dialling:
-    """A connection that this side is making: connect to the first address that can be reached, then a greeting.
+    """A connection that this side makes: it connects to the first reachable address, and then exchanges the hello.
 
     Args:
         addresses: addresses to try, in this order.
-        new_handshake: returns the handshake for an attempt, given how its connection is protected (`Protection`).
+        new_handshake: takes the `Protection` of a new connection, and returns the handshake for it.
         settings: say whether and how connections are encrypted.
         limits: how long to try. An address that does not answer soon is tried again after the others.
-        done: called with this object and None, or a description of the failure; never inside this constructor.
+        done: called with this object and with None on success, or a description of the failure; never inside this
+            constructor.
 
     Attributes:
         failed_here: True if the connection failed because of this process, or for an unknown reason. No other process
@@ -318,7 +321,7 @@ def describe(error: OSError) -> str:
     """Return a description of the failure of a connection.
 
     Raises:
-        OSError: the error itself, if it comes from no system call, like a TimeoutError of a signal handler.
+        OSError: `error` itself if it has no errno, such as a TimeoutError that a signal handler has raised.
     """
     if error.errno is None:
         raise error

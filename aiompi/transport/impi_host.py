@@ -1,8 +1,8 @@
-"""The IMPI host of a rank: packets for ranks of other clients, over one Unix socket to the launcher's agent.
+"""The connection of a rank to its IMPI host (the launcher's agent): a Unix socket for packets to other clients.
 
-After the hello (role ROLE_HOST) the rank hands over memory for long packets, if it has some (`aiompi.impi.slots`). Then
-both directions carry packets as between hosts (IMPI 0.0, section 3.5). The host forwards them unchanged. A rank sends
-FINI to its host when it has finished.
+After the hello (role ROLE_HOST) the rank passes shared memory for long packets to the host, if it can make such memory
+(`aiompi.impi.slots`). Then both directions carry packets as between hosts (IMPI 0.0, section 3.5). The host forwards
+them unchanged. A rank sends FINI to its host when it has finished.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class HostLink(Connection):
         return super().send(header, payload, owner)
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
-        """Copy the whole queue, because only the last packet of a message has its owner."""
+        """Copy the whole queue, because of a message's packets only the last refers to the message's owner."""
         self._queue = deque((bytes(piece), other) for piece, other in self._queue)
 
     def _readable(self) -> None:
@@ -108,7 +108,7 @@ class HostLink(Connection):
 
 
 class ImpiHost:
-    """The connection of a rank to its host, made at once, because a message may come before the rank sends one.
+    """The connection of a rank to its IMPI host. It is made at the start, so that messages can come at any time.
 
     Args:
         engine: engine of the rank, with its gateway.
@@ -171,7 +171,7 @@ class ImpiHost:
             self.link.share(SharedPackets(shared, datalen, rank=True))
 
     def _memory(self, nbytes: int) -> tuple[int, mmap.mmap] | None:
-        """Return a descriptor and its memory, None if the settings or the system allow no shared memory."""
+        """Return the descriptor and the mapping of new memory; None if settings or system allow no shared memory."""
         names = self.engine.settings.transports
         if not memory.ORDERED or (names and SharedMemory.name not in names):
             return None

@@ -21,9 +21,8 @@ _MOST_RANKS: Final = 2**31
 class Hub:
     """Delivers frames between engines of one process, in the order in which they are sent.
 
-    A frame is delivered inside its `send`, unless that send is itself made inside a delivery. Then the frame is queued,
-    so that chains of messages do not become deep chains of calls. The hub also replaces the agent in the recovery from
-    failures.
+    `send` normally delivers the frame before it returns. During a delivery, `send` only queues the frame, so that
+    chains of messages do not become deep recursion. The hub also replaces the agent in the recovery from failures.
 
     Attributes:
         engines: by rank.
@@ -73,7 +72,7 @@ class Hub:
 class LoopbackLink(Link):
     """A link to an engine of the same process.
 
-    No frame is dispatched, because the receiver of a frame may send other frames inside the delivery.
+    `dispatch` always returns False, because the receiver of a frame may send other frames inside the delivery.
     """
 
     idle = True

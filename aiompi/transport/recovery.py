@@ -12,7 +12,7 @@ from aiompi.wire import control
 
 
 class AgentRecovery:
-    """Sends the questions of a rank to the agent, and takes its answers (`aiompi.engine.RecoveryService`).
+    """Sends a rank's revocations and agreements to the agent, and takes the results (`aiompi.engine.RecoveryService`).
 
     Args:
         engine: of the rank.

@@ -18,13 +18,13 @@ TRANSPORTS: Final[dict[str, type[Transport]]] = {cls.name: cls for cls in (Loopb
 
 
 def select(names: Iterable[str]) -> list[type[Transport]]:
-    """Return `Loopback` and the transports with these names, by default all; preferred ones come first."""
+    """Return `Loopback` and the transports with these names (without names: all), by descending preference."""
     wanted = set(names) | {Loopback.name} if names else set(TRANSPORTS)
     return sorted((TRANSPORTS[name] for name in wanted), key=lambda cls: -cls.preference)
 
 
 def home(card: BusinessCard) -> Hashable:
-    """Return a value that is equal for all ranks that share memory, or None if this rank shares none."""
+    """Return a value that is equal for all ranks that share memory; None if the rank of the card shares no memory."""
     address = card.get("transports", {}).get(SharedMemory.name)
     return None if address is None else SharedMemory.home(address)
 

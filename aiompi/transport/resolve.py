@@ -37,10 +37,10 @@ def _look_up(host: str, port: int, flags: int = 0) -> list[Address]:
 def resolve(
     driver: Driver, host: str, timeout: float, done: Callable[[list[Address], str | None], object], port: int = 0
 ) -> Resolving | None:
-    """Call `done(addresses, None)`, or `done([], cause)` if the host has none; at once for a numeric address.
+    """Find the addresses of a host; then call `done(addresses, None)`, or `done([], cause)` on failure.
 
     Args:
-        host: name or numeric address.
+        host: name or numeric address; for a numeric address, `done` is called at once.
         timeout: seconds to wait for an answer.
 
     Returns:
@@ -57,7 +57,7 @@ def resolve(
 class Resolving:
     """A host name that is being resolved.
 
-    A daemon thread makes the blocking call. In the executor of an event loop the call would delay the end of
+    A daemon thread makes the blocking call. In the event loop's default executor, that call would delay the end of
     `asyncio.run` until the name servers answer. A socket pair wakes any driver.
     """
 

@@ -25,8 +25,8 @@ _LONGEST_NAME: Final = 107
 class Unix(StreamTransport):
     """One listening socket per rank, in the directory of the job or, if there is none, in the abstract namespace.
 
-    An abstract name leaves nothing behind, however the process ends. The hello keeps strangers out, as in every
-    transport, and only processes of the same user get a hello. The address includes the user, and the identity of the
+    An abstract name leaves nothing behind, however the process ends. As in every transport, a peer proves a key in the
+    hello. A process of another user (except root) gets no hello. The address includes the user, and the identity of the
     directory or the namespace, because another machine or container may have a socket of the same name.
     """
 
@@ -76,7 +76,7 @@ class Unix(StreamTransport):
 
 
 def _identity(name: str, user: int) -> str:
-    """Return a value that is equal for two processes if they reach and trust each other by this name."""
+    """Return a value that is equal for two processes if they have one user and `name` means the same socket to both."""
     if name.startswith("\0"):
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             boot = file.read().strip()

@@ -150,7 +150,7 @@ class StreamTransport(Transport):
         return link
 
     def cannot_connect(self, link: SocketLink, cause: str, frames_lost: bool, completed_early: bool) -> None:
-        """Fail a peer at once if this process cannot connect for a cause in this process, which no agent can report.
+        """Fail a peer at once if this process cannot connect to it for a local reason, as no agent can report that.
 
         Args:
             frames_lost: True if messages are lost.
@@ -167,7 +167,7 @@ class StreamTransport(Transport):
             self.engine.fatal(peer.error)  # complete sends can report no error
 
     def exhausted(self, link: SocketLink, cause: str) -> None:
-        """Fail this rank for lack of resources for a new link; if the peer is of another job, lose only the peer."""
+        """Fail this rank, as it has no resources for a new link; if the peer is of another job, lose only the peer."""
         peer, processes = link.peer, self.engine.processes
         if peer.finalize_error is not None or processes.is_stranger(peer.rank):
             link.cannot_connect(cause)
@@ -237,7 +237,7 @@ class StreamTransport(Transport):
         return False
 
     def _make_room(self) -> None:
-        """Close one greeting to make room: the oldest that has sent no byte, or else the oldest."""
+        """Close a connection in its hello to make room: the oldest that has sent no byte, or else the oldest."""
         for greeting in list(self._greetings):
             if greeting.silent:
                 greeting.read()
@@ -270,7 +270,7 @@ class StreamTransport(Transport):
             self._warn_of(handshake.refusal)
 
     def _warn_of(self, refusal: str) -> None:
-        """Warn once of a refused process that has the key, or has another version of aiompi and names a port."""
+        """Warn once of a refused process that has another protocol, or has the key but names another channel."""
         if refusal and not self._warned:
             self._warned = True
             warn_unraisable(f"rank {self.engine.rank} has refused a connection: {refusal}")

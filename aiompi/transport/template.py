@@ -21,10 +21,11 @@ class Site:
     Attributes:
         directory: directory for sockets, mode 0700; empty if the job has none.
         bind: numeric address on which TCP listens; if it is empty, TCP listens on `hosts`.
-        hosts: numeric addresses under which other hosts reach this one; if empty, they are `bind`, or else loopback.
+        hosts: numeric addresses under which other hosts reach this host; if empty, TCP uses `bind`, or loopback without
+            `bind`.
         heartbeat: seconds after which a machine that does not answer counts as cut off; 0 for never.
-        may_return: True if a rank that was expelled while it was stopped may continue later.
-        agent: id of the process of the agent; 0 if there is none, on another machine, or in another pid namespace.
+        may_return: True if a rank that is expelled while its process is stopped may later continue to run.
+        agent: process id of the agent; 0 without an agent, or if it is on another machine or in another pid namespace.
     """
 
     directory: str = ""
@@ -44,9 +45,9 @@ class Transport(ABC):
 
     Attributes:
         name: name in business cards and in the setting `transports`.
-        preference: of the transports that reach a peer, the one with the highest preference is used.
+        preference: priority; of the transports that reach a peer, the transport with the highest priority is used.
         drained: called whenever a link has become idle.
-        slot_provider: memory that ranks reached by this transport read; None if they read none.
+        slot_provider: provides slots, which peers read directly; None if this transport has no slots.
     """
 
     name: ClassVar[str]

@@ -1,4 +1,4 @@
-"""`Unread`: the limit of the frames that wait for a peer which does not read.
+"""`Unread`: counts the frames that wait for a peer that does not read, up to a limit.
 
 Without this limit, a peer that sends questions and reads no answers could make this rank keep any number of answers.
 """

@@ -27,7 +27,7 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> Datatype:
         contiguous datatypes, or subarrays if they have several dimensions.
 
     Raises:
-        ValueError: the NumPy type is not in native byte order, has no length, or has no corresponding datatype.
+        ValueError: the NumPy type is not in native byte order, has an item size of 0, or has no corresponding datatype.
     """
     given = np.dtype(dtype)
     if not given.itemsize:
@@ -40,10 +40,13 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> Datatype:
 
 
 def to_numpy_dtype(datatype: Datatype) -> np.dtype[Any]:
-    """Return the NumPy type of an item of a datatype: the same elements in the same places, up to the upper bound.
+    """Return the NumPy type with the layout of one item of a datatype: the same elements at the same offsets.
+
+    Its item size is the extent of the datatype, or the upper bound if data lie beyond the extent.
 
     Raises:
-        ValueError: NumPy has no such type: the datatype is null, or has data before its address or beyond its extent.
+        ValueError: no NumPy type has this layout: the datatype is null, or has data before its address or beyond its
+            upper bound.
     """
     try:
         return _pair(datatype) or codes.to_dtype(datatype)
@@ -68,7 +71,7 @@ def _made(dtype: np.dtype[Any]) -> Datatype:
 
 
 def _pair(datatype: Datatype) -> np.dtype[Any] | None:
-    """Return the NumPy type of a predefined pair, with the field names f0 and f1; None for another datatype."""
+    """Return the NumPy type of a predefined pair such as FLOAT_INT, with the field names f0 and f1; otherwise None."""
     dtype = datatype.dtype if datatype and datatype.is_named else None
     if dtype is None or dtype.names is None:
         return None

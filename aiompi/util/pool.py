@@ -71,7 +71,7 @@ class Pool:
         callback: Callback = None,
         error_callback: Callback = None,
     ) -> ApplyResult[T]:
-        """Start the call that `apply` makes; a callback gets the result or the exception."""
+        """Start the call `func(*args, **kwds)` in a worker; a callback gets the result or the exception."""
         return ApplyResult(self.executor.submit(func, *args, **kwds), callback, error_callback)
 
     def map(self, func: Callable[[Any], T], iterable: Iterable[Any], chunksize: int | None = None) -> list[T]:
@@ -91,7 +91,7 @@ class Pool:
         callback: Callback = None,
         error_callback: Callback = None,
     ) -> MapResult[T]:
-        """Start the calls that `map` makes; a callback gets the results or the exception."""
+        """Start the calls of `func` with all items in workers; a callback gets the list of results or the exception."""
         iterable, size = self._sized(iterable, chunksize)
         return self.starmap_async(func, zip(iterable, strict=False), size, callback, error_callback)
 

@@ -1,8 +1,8 @@
-"""Counters, locks and turns of the processes of a communicator, with the names of mpi4py.util.sync.
+"""Counters, locks and sequential blocks for the processes of a communicator, with the names of mpi4py.util.sync.
 
-One process keeps the state of each object, and the others send requests to it. The engine of this process answers
-whenever it makes progress: in any MPI call, and with THREAD_MULTIPLE also while the program computes. A waiting process
-sleeps in a receive. Making and freeing an object are collective calls, except for `Sequential`.
+One process keeps the state of each object, and the others send requests to it. The engine of the process with the state
+answers whenever that engine makes progress: in any MPI call, and with THREAD_MULTIPLE also while the program computes.
+A waiting process sleeps in a receive. Making and freeing an object are collective calls, except for `Sequential`.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ class _Shared:
 
         Args:
             request: the request.
-            undo: request that gives back what the answer grants, if an interrupt ends the wait.
+            undo: request that releases the lock or permit, sent if an interrupt has ended the wait before the answer
+                granted it.
 
         Raises:
             RuntimeError: the object has been freed.
@@ -194,7 +195,7 @@ class _Shared:
 
 
 class Counter:
-    """A number that is returned and then increased, by one process at a time.
+    """A shared number. `next` returns the number and then increases it, for one process at a time.
 
     Args:
         start: first value.
@@ -273,7 +274,7 @@ class Semaphore(_Block):
 
     Args:
         value: number of permits at first.
-        bounded: True to refuse a release after which there would be more permits than at first.
+        bounded: True to refuse a release that would make more than `value` permits.
         comm: intracommunicator.
         info: has no effect.
 
@@ -308,7 +309,8 @@ class Semaphore(_Block):
         """Give `n` permits back.
 
         Raises:
-            ValueError: n is not positive, or there would be more permits than at first.
+            ValueError: n is not positive, or the semaphore is bounded and would have more permits than its initial
+                value.
             RuntimeError: the semaphore has been freed.
         """
         if n < 1:

@@ -1,4 +1,4 @@
-"""The memory that a rank has attached to a dynamic window (MPI-4.1, section 12.2.4), by address."""
+"""A table, by address, of the memory that a rank has attached to a dynamic window (MPI-4.1, section 12.2.4)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Attached:
         del self._starts[index], self._regions[index]
 
     def find(self, area: Area) -> tuple[Accessor, Area] | None:
-        """Return the region that contains an area, and the place of the area in it; None if there is no such region."""
+        """Return the region that contains an area, and the area relative to the region; None without such a region."""
         index = bisect.bisect_right(self._starts, area.bounds[0]) - 1
         if index < 0:
             return None

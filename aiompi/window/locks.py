@@ -1,12 +1,13 @@
-"""The lock of one rank's memory: words that all ranks of its host share. The waits for it are in `passive`.
+"""The lock of one rank's window memory: words that all ranks of the host share. `passive` implements the waiting.
 
-The first word names the holders of the lock: none (0), the number of ranks that share it, or `_EXCLUSIVE` and the rank
-that has it alone. Two bytes for each rank follow. A rank sets its first byte, tries a last time to take the lock, and
-then waits. The rank that releases the lock clears these bytes, and sends messages to wake the ranks that wait. All
-accesses are sequentially consistent: either the waiting rank sees the release, or the releasing rank sees the byte of
-the waiting one.
+The first word is the state of the lock: 0 if the lock is free, the number of holders if it is shared, or `_EXCLUSIVE`
+with the rank of the exclusive holder. Two bytes for each rank follow. A rank that finds the lock taken sets its first
+byte, tries once more to take the lock, and then waits. The rank that releases the lock clears all first bytes, and
+sends messages to wake the waiting ranks. All accesses are sequentially consistent: either the waiting rank sees the
+release, or the releasing rank sees the byte of the waiting rank.
 
-The second byte of a rank is 1 while the rank may share the lock. When a holder fails, others find it by this byte.
+The second byte of a rank is 1 while the rank holds the lock in shared mode, or tries to take it in shared mode. When a
+holder fails, others find it by this byte.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Lock:
         self._size = size
 
     def acquire(self, rank: int, *, exclusive: bool) -> bool:
-        """Take the lock for a rank. If it is held, note that the rank waits for a message, and return False."""
+        """Take the lock for a rank. If the lock is held, mark the rank as waiting for a message, and return False."""
         if self._take(rank, exclusive):
             return True
         self._words.store(_FIRST + rank, 1, 1)
@@ -70,7 +71,7 @@ class Lock:
         return False
 
     def release(self, rank: int, *, exclusive: bool) -> bool:
-        """Release the lock that a rank has held; return True if the lock is free."""
+        """Release the lock that a rank has held; return True if no rank holds the lock any more."""
         if exclusive:
             self._words.store(0, _WORD, 0)
             return True

@@ -110,7 +110,8 @@ def allocate_shared(comm: Communicator, size: int, unit: int, *, contiguous: boo
     Args:
         comm: intracommunicator, all of whose ranks are on one host.
         size, unit: see `allocate`.
-        contiguous: True if the memory of a rank follows the memory of the previous rank; the same at all ranks.
+        contiguous: True to place the memory of each rank directly after that of the previous rank; all ranks pass the
+            same value.
     """
     _check(comm, size, unit, "Win.Allocate_shared")
     return lambda inner: _make_shared(inner, comm, size, unit, contiguous=contiguous)
@@ -183,7 +184,7 @@ async def _cards(comm: Communicator, card: _Card, contents: Sequence[int] | None
 
 
 def _segment(comm: Communicator, content: int, unit: int, size: int) -> tuple[Segment | None, _Card]:
-    """Make the memory of this rank; return the description of it for the other ranks."""
+    """Make the memory of this rank; return the memory (None on failure), and its description for the other ranks."""
     try:
         machine = Machine.here() if comm.size > 1 else None
         segment = Segment.make(locks.nbytes(comm.size), content, shared=machine is not None)
@@ -206,7 +207,7 @@ def _find(comm: Communicator, card: _Card) -> Segment | None:
 
 
 async def _with_messages(comm: Communicator, make: Plan) -> Window:
-    """Make a window with a duplicate of its communicator, for its messages; the two are revoked together."""
+    """Make a window whose messages use a duplicate of `comm`; a revocation of `comm` revokes the duplicate too."""
     inner = await communicators.dup(comm)
     comm.heirs.append(inner)
     try:
@@ -296,7 +297,7 @@ async def _opened(
     memory: memoryview | None,
     segment: Segment,
 ) -> Window:
-    """Return the window, once all ranks have mapped the memory that they need and serve each other."""
+    """Return the window once every rank has mapped the memory that it needs, and has started its server."""
     window = Window(inner, parent, flavor, targets, memory)
     window.epochs = Epochs(window)
     window.server = Server(window)

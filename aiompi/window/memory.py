@@ -1,4 +1,4 @@
-"""Memory of windows that the ranks of a host share, without a name: nothing stays behind, however processes end."""
+"""Anonymous shared memory for the windows of ranks on one host: nothing stays behind, however the processes end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Segment:
 
     @staticmethod
     def size(front: int, content: int) -> int:
-        """Return the bytes of the memory for a lock and a window of so many bytes."""
+        """Return the size of a segment with `front` bytes for the lock and `content` bytes for the window."""
         return -(-front // PAGE) * PAGE + content
 
     @classmethod
@@ -76,7 +76,7 @@ class Segment:
         return cls(memoryview(shown), front, fd)
 
     def card(self) -> tuple[int, int]:
-        """Return how another process of the machine finds the memory: by the process number and the descriptor."""
+        """Return the process id and the descriptor, by which another process of the machine finds the memory."""
         return (os.getpid(), -1 if self._fd is None else self._fd)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The messages of windows: requests of origins for accesses that they cannot make themselves, and answers of targets.
+"""The messages of windows: requests by which an origin accesses memory that it has not mapped, and targets' answers.
 
 A request is a message with the tag `REQUESTS`: a head, encoded with msgpack, and data. Its answer, if there is one, has
 a tag that the request names. Messages between two ranks do not overtake each other, so a target serves the requests of

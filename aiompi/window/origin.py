@@ -1,4 +1,4 @@
-"""`Origin`: the requests of a rank to the other ranks of a window, and their ends (MPI-4.1, section 12.5.4)."""
+"""`Origin`: sends requests to the other ranks of a window, and waits for their completion (MPI-4.1, section 12.5.4)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Origin(WindowBase):
         comm, parent: as above.
         freed: True once the window has been freed.
         name: of the window.
-        unflushed: ranks to which this rank has sent requests without an answer since the last flush.
+        unflushed: ranks to which this rank has sent, since the last flush, requests that get no answer.
         pending: operations on each rank that are not complete, or have failed.
         accessed: True once this rank has accessed the memory of any rank since the last fence.
     """
@@ -95,7 +95,7 @@ class Origin(WindowBase):
     # The records of the trace, if this rank has one.
 
     def record(self, kind: int, rank: int, tag: int = 0, nbytes: int = 0) -> int:
-        """Write the record of something that begins, with a rank; return its handle, 0 for none."""
+        """Begin the trace record of an operation with a rank; return the handle of the record, 0 without a trace."""
         recorder, comm = self.comm.engine.recorder, self.comm
         return 0 if recorder is None else recorder.start(kind, comm.context_id, comm.process_of(rank), tag, nbytes)
 

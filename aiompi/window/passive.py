@@ -52,7 +52,7 @@ class Locks:
         return self.all_held or rank in self.held
 
     def in_words(self) -> list[str]:
-        """Return which locks are held and waited for, and the calls that end these epochs."""
+        """Describe, for error messages, the held and the awaited locks, and the calls that end these epochs."""
         found = ["Lock_all, until Unlock_all"] if self.all_held else []
         if self.held:
             found.append(f"Lock of {ranks_text(self.held)}, until Unlock")
@@ -124,7 +124,7 @@ class Locks:
         return EpochCall(self._window, "Unlock_all", steps, ends=True)
 
     async def settled(self) -> None:
-        """Wait for the end of the calls that were given up, and of the calls that release locks."""
+        """Wait until all calls that take or release locks have ended, even calls that the program has given up."""
         while self._busy:
             await settled([*self._busy.values()])
 
@@ -173,10 +173,10 @@ class Locks:
         return False
 
     def _check(self, operation: str, ranks: Sequence[int]) -> None:
-        """Check that no epoch of this rank forbids the rank to take some locks.
+        """Check that no epoch of this rank, and no call that waits, forbids this rank to take the locks of `ranks`.
 
         Raises:
-            WindowError: an epoch does.
+            WindowError: an epoch or a call forbids this.
         """
         awaited = [rank for rank in self._awaited() if rank in ranks]
         if awaited:
@@ -205,7 +205,7 @@ class Locks:
                 del self._busy[rank]
 
     async def _acquire(self, call: EpochCall, rank: int, *, exclusive: bool, required: bool) -> bool:
-        """Take the lock of a rank; return False if this rank does not have it.
+        """Take the lock of a rank; return False if the call is given up, or if `rank` has failed and is not required.
 
         Args:
             call: which waits, until it is given up.
@@ -255,7 +255,7 @@ class Locks:
 
         Returns:
             `GRANTED` if the lock was taken; otherwise the rank of a failed holder, or a number below `GRANTED` if no
-            holder has failed. In the last case the rank is woken when the lock is given back.
+            holder has failed. If no holder has failed, the release of the lock wakes the rank.
         """
         if lock.acquire(rank, exclusive=exclusive):
             return GRANTED

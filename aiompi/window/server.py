@@ -30,7 +30,7 @@ class OutsideError(Exception):
     """Another rank has asked for memory that is not attached to a dynamic window.
 
     Args:
-        first, end: position of the first such byte, and of the byte after the last.
+        first, end: positions of the first requested byte, and of the byte after the last requested byte.
     """
 
     def __init__(self, first: int, end: int) -> None:
@@ -90,7 +90,7 @@ class Server:
             self.start()
 
     def _serve(self, receive: Any) -> bool:
-        """Do what a message asks for; return False if no further message will come."""
+        """Serve one request; return False if the caller must not post the next receive."""
         error = receive.exception() if not receive.cancelled() else None
         if receive.cancelled() or self._window.freed:
             return False
@@ -119,7 +119,7 @@ class Server:
         return True
 
     def _member_failed(self) -> None:
-        """Let this rank's calls look at the failure, and wake the ranks that wait for a lock of a failed rank."""
+        """Let waiting calls of this rank check for the failure; wake the ranks that wait for a failed holder's lock."""
         epochs, own = self._window.epochs, self._window.own
         epochs.member_failed()
         if own.lock is not None and epochs.locks.failed_holder(own.lock) is not None:
@@ -146,7 +146,7 @@ class Server:
 
         Raises:
             OutsideError: the window is dynamic, and no attached memory has the area.
-            RemoteProtocolError: the area lies outside of a window whose size the other rank knows.
+            RemoteProtocolError: the area lies outside of the window, although the other rank knows the window's size.
         """
         window = self._window
         found: tuple[Accessor, Area] | None

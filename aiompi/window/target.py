@@ -1,7 +1,7 @@
-"""The part of a target's memory that an operation reads and writes, and the work of the operation there.
+"""`Area`, the part of a window that an operation reads or writes, and `Accessor`, which executes the operation.
 
-An `Area` describes a part of a window, in messages between origin and target: where it begins, and which of its bytes a
-message has, in order. Nothing else of a datatype crosses to another process.
+An `Area` describes a part of a window, in messages between origin and target: the start of the part, and the offsets of
+the message's bytes, in order. Nothing else of a datatype crosses to another process.
 """
 
 from __future__ import annotations

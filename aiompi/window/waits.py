@@ -1,4 +1,4 @@
-"""Calls that wait for other ranks to begin or end an epoch, and that the program may give up."""
+"""Calls that wait for other ranks to begin or end an epoch, and that the program may cancel."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class EpochCall(Schedule[None]):
         window: the window.
         name: name of the call.
         steps: returns the coroutine of the call.
-        ends: True for a call that releases locks. Such a call runs to its end, and the next call for these locks waits
-            for it.
+        ends: True for a call that releases locks. Such a call always runs to its end, and the next call for the same
+            locks waits until then.
 
     Attributes:
         given_up: True once the program does not wait for it any more.
-        undo: takes back the effect of the call; None as long as it has none.
+        undo: function that takes back the effect of the call; None while the call has had no effect.
     """
 
     __slots__ = ("_ends", "_wait", "given_up", "undo")
@@ -48,7 +48,7 @@ class EpochCall(Schedule[None]):
 
     @property
     def yields(self) -> bool:
-        """True if another call for the same epoch waits for the end of this one; False if that call is an error."""
+        """True if another call for the same epoch waits for the end of this call; False if another call is an error."""
         return self._ends or self.given_up
 
     def pause(self, handle: int) -> Request[None]:
@@ -111,7 +111,7 @@ class Tokens:
             self.taker.wake()
 
     def of(self, ranks: list[int]) -> list[int]:
-        """Return those of some ranks that have sent a notice, and whose notice is not taken yet."""
+        """Return the members of `ranks` from which a notice has come that is not taken yet."""
         return [rank for rank in ranks if self._counts.get(rank)]
 
     async def take(self, call: EpochCall, ranks: list[int]) -> bool:

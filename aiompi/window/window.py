@@ -1,9 +1,9 @@
 """`Window`: one rank's part of a window, and the operations of an origin (MPI-4.1, sections 12.3 and 12.4).
 
-A target is reached in one of two ways. Where its memory is mapped, in ranks of one host with the native core, the
-origin reads and writes there, and the target takes no part. Everywhere else the origin asks the target by messages,
-which the target serves whenever its engine runs. In both cases, only the target combines elements that the processor
-cannot change atomically, such as complex numbers of 16 bytes.
+A target is reached in one of two ways. If the origin has mapped the target's memory (both are on one host, with the
+native core), the origin itself reads and writes the memory, and the target takes no part. Otherwise the origin sends
+requests, which the target serves whenever the target's engine runs. In both cases, only the target combines elements
+that the processor cannot change atomically, such as complex numbers of 16 bytes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Target:
         size: bytes of its window.
         unit: bytes of a displacement.
         accessor: the memory of the rank; None if that memory is not mapped here.
-        address: address of memory of the program in the process of this rank, if that process is on this host;
+        address: address of the program's own window memory in the target's process, if that process is on this host;
             otherwise 0.
         lock: the lock of the rank; None if that lock is not mapped here.
     """
@@ -92,10 +92,11 @@ class Window(Origin):
         attached: memory that this rank has attached to a dynamic window.
         attributes, errhandler, hints: see the communicator's.
         epochs: which accesses this rank may make now.
-        opener: the communicator of the face from which the program has made the window.
+        opener: the communicator object of the program's API (asyncio or blocking) with which the program has made the
+            window.
         own: the target that this rank is.
         server: serves the requests of other ranks to this rank.
-        shared: the memory of each rank, of a window that all ranks use directly.
+        shared: the memory of each rank, if Allocate_shared has made the window; otherwise empty.
     """
 
     __slots__ = (
@@ -242,7 +243,7 @@ class Window(Origin):
         return self._fetch(rank, result, Kind.SWAP, start, origin.nbytes, data=(message, expected))
 
     def _area(self, operation: str, origin: Buffer, rank: int, target: object) -> tuple[Area, Datatype] | None:
-        """Return the part of a window that an operation names, after all checks; None if it does nothing."""
+        """Check an operation, and return the part of the window that it accesses; None if it has nothing to do."""
         self.check(operation)
         if rank == PROC_NULL:
             return None

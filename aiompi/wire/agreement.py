@@ -1,4 +1,4 @@
-"""`Agreements`: agreements of the members of a communicator, some of which may fail (Comm.Agree, Comm.Shrink).
+"""`Agreements`: agreements among the members of a communicator, even if some members fail (Comm.Agree, Comm.Shrink).
 
 The agent of a job collects the contributions of the ranks, and knows which ranks have failed. An agreement is complete
 when each member has contributed or failed. The agent sends the result to all members, so that it is uniform.

@@ -9,29 +9,30 @@ messages of this table, each as a 4-byte big-endian length and a msgpack array [
     Card(card)                            -->
                                           <--   Cards(cards)        when every rank of the job has sent its card
       ... the program runs; any time: Abort(code, reason) -->, <-- Abort(code, reason), <-- Left(process) ...
-      ... and when a rank has waited for long: Report(0, report) -->,
+      ... and when a rank has waited for a long time: Report(0, report) -->,
       <-- ReportRequest(number) to all others, Report(number, report) --> ...
       ... and while the user watches the job: <-- LookRequest(number), Looked(number, look) --> each second ...
       ... and in a job that goes on after failures: Failed(process, cause) -->, <-- Failed(process, cause),
       Revoke(context, process) -->, <-- Revoke(context, process), Agree(context, number, ...) -->, <-- Agreed(...) ...
-      ... and when a link to another process breaks that has not ended: Suspect(process, cause) --> ...
-      ... and when a process of a job that the rank has started has failed: Obituary(...) -->, <-- Obituary(...) ...
+      ... and when a link breaks to a process that is not known to have ended: Suspect(process, cause) --> ...
+      ... and when a process of a job has failed that the rank has spawned: Obituary(...) -->; to all other ranks:
+      <-- Obituary(...) ...
     Finalize()                            -->
                                           <--   Finalized()         when every rank has finalized or left
-    Leave()                               -->                       instead: the rank does not wait for others
+    Leave()                               -->                       instead of Finalize: the rank waits for no others
 
-In an open job (`aiompi-launch --serve` without a number) a process is a member before it is a rank:
+In an open job (`aiompi-launch --serve` without a number) a process first becomes a member, and later a rank:
 
     member                                      agent
     Enter(pid, host, attributes, ...)     -->
                                           <--   Entered(member, members), and then MembershipChange(...) at any time
     Assemble(number, at_least, within)    -->
                                           <--   Assembled(number, generation, rank, members)   to each member of a world
-      ... which connect once more, as ranks of that world: Join(pid, generation) ...
+      ... each member of the world connects once more, as a rank of the world: Join(pid, generation) ...
                                           <--   Outdated(generation, cause)     when the world should be assembled again
-    Inquire(number)                       -->                       when it has waited for some seconds
+    Inquire(number)                       -->                       when the member has waited for some seconds
                                           <--   Awaiting(number, cause, others)
-    Withdraw(number)                      -->                       instead: the member asks no longer
+    Withdraw(number)                      -->                       when the member no longer wants a world
     Leave(), Failed(member, cause)        -->
 
 The rank closes the connection, never the agent. End of file before Finalize or Leave means that the rank has died.
@@ -67,12 +68,13 @@ _LENGTH: Final = struct.Struct("!I")
 
 
 class BusinessCard(TypedDict, total=False):
-    """The addresses of a rank, as it publishes them; empty if only its IMPI host reaches it.
+    """The published addresses of a rank; empty if other ranks reach it only through its IMPI host.
 
     Attributes:
         window: bytes that each other rank may send eagerly to this one.
         host: name of its machine, unique among machines.
-        appnum: number of the rank's section of the launcher's command line; missing without a command line.
+        appnum: number of the section of the launcher's command line that started the rank; missing without a command
+            line.
         transports: name of each listening transport -> its address, in the form of that transport.
     """
 
@@ -123,10 +125,11 @@ class Welcome(NamedTuple):
         survives: True if the job goes on when a rank fails.
         heartbeat: seconds after which a peer counts as cut off if its machine does not answer; 0 for never.
         job: id of the job, 16 bytes.
-        process: number of the process in the job, by which messages of this table name it. The numbers of a world are
-            consecutive; in the first world of a job they are the ranks.
-        namespace: pid namespace in which the agent itself sees that a process is stopped. A rank in another namespace
-            has a companion that reports this (`aiompi.job.companion`), unless `namespace` is empty.
+        process: number of the process in the job; other messages name the process by this number. The processes of a
+            world have consecutive numbers. In the first world of a job the numbers are the ranks.
+        namespace: pid namespace of the agent, which itself checks for stopped processes in this namespace. A rank in
+            another namespace has a companion that reports a stop (`aiompi.job.companion`). If `namespace` is empty, no
+            companion reports.
     """
 
     rank: int
@@ -153,7 +156,7 @@ class Card(NamedTuple):
 
 
 class Cards(NamedTuple):
-    """Cards of all ranks, in rank order; empty for a rank that only its IMPI host reaches."""
+    """Cards of all ranks, in rank order. A card is empty if other ranks reach the rank only through its IMPI host."""
 
     cards: list[BusinessCard]
 
@@ -231,7 +234,7 @@ class Failed(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """The rank has lost its link to a process and does not know why: the agent judges the process."""
+    """The rank has lost its link to a process for an unknown reason. The agent decides if the process has failed."""
 
     process: int
     cause: str
@@ -245,7 +248,7 @@ class Obituary(NamedTuple):
         everybody: True if the job has ended with all its processes.
         process: number of the failed process, if the job has not ended.
         cause: of the failure.
-        starter: number of the process that has started the spawned job, in the job of that process.
+        starter: the process that has spawned the job, by its number in its own job.
     """
 
     job: bytes
@@ -317,7 +320,7 @@ class MemberCard(TypedDict):
 
 
 class Enter(NamedTuple):
-    """A process becomes a member. The fields are as in `Join`, with the name of its machine and its attributes."""
+    """A process becomes a member. `pid` and `namespace` are as in `Join`; `host` is the name of its machine."""
 
     pid: int
     namespace: str
@@ -384,7 +387,7 @@ class Assembled(NamedTuple):
 
 
 class Inquire(NamedTuple):
-    """The member asks for which other members it waits in the call with this number."""
+    """The member asks for which other members its call `number` of Assemble waits."""
 
     number: int
 

@@ -10,27 +10,27 @@
 | CTS         | clear to send: the first `length` bytes are wanted           | srqid drqid length                   |
 | DATA        | the payload of a long message                                | drqid length                         |
 | SYNCACK     | the message has been matched                                 | srqid                                |
-| NOTREADY    | no receive is posted for it; it has been dropped             | srqid                                |
+| NOTREADY    | no receive is posted for the message; it has been dropped    | srqid                                |
 | PROTOACK    | returns credit if no other frame returns it in time          |                                      |
 | CANCEL      | cancel the message if it is not matched yet                  | srqid                                |
-| CANCELYES   | it has been cancelled                                        | srqid                                |
-| CANCELNO    | it has been matched                                          | srqid                                |
+| CANCELYES   | the message has been cancelled                               | srqid                                |
+| CANCELNO    | the message has been matched, and is not cancelled           | srqid                                |
 | FINI        | this rank starts no more operations; answers may follow      |                                      |
 | INVITE      | the sender may write the offered message to an address       | srqid length; tag: a number          |
 |             |                                                              | drqid: the address                   |
 | REVOKE      | a rank of another job has revoked a communicator             | context                              |
-| WITHHELD    | from now on messages are withheld; length 0: no longer       | length: a number                     |
-| ASK         | wanted: the first withheld message of a tag, or of any (-1)  | tag context; length: that number     |
-| RTS_ASKED   | RTS of a message that was asked for by its tag, in turn      | tag source context length srqid      |
-| RTS_ANY     | the same, asked for by any tag                               | tag source context length srqid      |
-| RTS_EARLY   | asked for by its tag; others of its context were sent before | tag source context length srqid      |
-| TURN        | an early message is in turn                                  | srqid; length 1: and asked for by    |
-|             |                                                              | any tag of the context               |
+| WITHHELD    | this rank begins to withhold messages; length 0: it stops    | length: a number                     |
+| ASK         | asks for the first withheld message of a tag (-1: any tag)   | tag context; length: as in WITHHELD  |
+| RTS_ASKED   | RTS after ASK for a tag: all earlier messages are announced  | tag source context length srqid      |
+| RTS_ANY     | RTS after ASK for any tag: all earlier ones are announced    | tag source context length srqid      |
+| RTS_EARLY   | RTS after ASK for a tag: an earlier message is withheld      | tag source context length srqid      |
+| TURN        | all messages before that of an RTS_EARLY are now announced   | srqid; length 1: this answers an ASK |
+|             |                                                              | for any tag of the context           |
 
-Every frame returns `credit` bytes of eager memory to its receiver. srqid is the sender's id of the message, drqid the
-receiver's (names of IMPI 0.0, section 3.5). In the first five kinds and in RTS_ASKED, RTS_ANY and RTS_EARLY, drqid is
-the note that a message of a collective carries for its receive; it is 0 in other messages. Each of these three kinds
-has a form with READY for messages in ready mode.
+Every frame returns `credit` bytes of eager memory to its receiver. `srqid` is the sender's id of the message, and
+`drqid` is the receiver's id (names of IMPI 0.0, section 3.5). In the first five kinds and in RTS_ASKED, RTS_ANY and
+RTS_EARLY, `drqid` instead has the note of the message, a number that a collective gives to its receive. The note is 0
+outside of collectives. RTS_ASKED, RTS_ANY and RTS_EARLY with the bit READY are for messages in ready mode.
 
 A sender has at most MAX_ANNOUNCED unanswered announcements that were not asked for. The sender announces further
 messages when answers come, or when the receiver asks for messages (see `aiompi.engine.withheld`).
@@ -110,7 +110,8 @@ class Landing(Protocol):
 
     Attributes:
         memory: for its first bytes.
-        filled: number of written bytes. A ring adds to this number itself, and only calls `advance(0)` at the end.
+        filled: number of written bytes. A ring in shared memory increases `filled` itself, and calls only `advance(0)`
+            at the end.
     """
 
     memory: memoryview
@@ -148,7 +149,7 @@ class Offer(Protocol):
     """A message that the receiver can copy from the memory of its sender."""
 
     def land(self, peer: Any, receive: Any, source: int, tag: int, length: int, srqid: int) -> bool:
-        """Match a receive and copy at least a part of its message; return False if the message cannot be copied.
+        """Match a receive with the message and copy at least a part; return False if the message cannot be copied.
 
         Args:
             peer: the sender, which gets the answer (`aiompi.core.PeerBase`).
@@ -157,10 +158,11 @@ class Offer(Protocol):
         """
 
     def invite(self, memory: memoryview) -> tuple[int, int] | None:
-        """Invite the sender to write the end of the message into `memory` at the same time, until `close`.
+        """Invite the sender to write the end of the message into `memory` while the receiver copies, until `close`.
 
         Returns:
-            A number and an address for the sender; None if the sender must not write.
+            The number of the invitation and the address of `memory`, both for INVITE; None if the sender must not
+            write.
         """
 
     def copy(self, memory: memoryview, start: int, most: int, length: int) -> int:
@@ -175,7 +177,7 @@ class Offer(Protocol):
         """
 
     def stands(self) -> bool:
-        """Return True if the copied bytes are the message; otherwise the receiver must ask for it (CTS)."""
+        """Return True if the copied bytes are the message as sent; if not, the receiver must request it by CTS."""
 
     def close(self, wait: bool = True) -> bool:
         """Keep other processes from writing into the memory; return False if one still writes and may go on.

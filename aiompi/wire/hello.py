@@ -10,14 +10,14 @@ connection ends if the two ends name different channels. So an attacker between 
 and the other end send in clear.
 
 For an encrypted connection, a TLS handshake follows, and both ends prove the key once more over the channel. So an
-attacker cannot relay the first proofs and be the end of two channels (`aiompi.net.tls.binding`):
+attacker who relays the first proofs cannot be an end point of two TLS channels (`aiompi.net.tls.binding`):
 
     Proof  HMAC(key, "bound connector" binding Hello Reply)  -->
                                           <--   Proof  HMAC(key, "bound acceptor" binding Hello Reply)
 
-Between ranks, the namespace says what the numbers of both ranks mean: it belongs to their job, or two jobs made it when
-they met. Each pair of its ranks has a separate key (`pair_keys`), so that no rank can impersonate another. A proof is
-valid only for the two numbers in its hello.
+Between ranks, the namespace says what the numbers of both ranks mean. A namespace belongs to one job, or two jobs have
+created it when they connected. Each pair of ranks has a separate key (`pair_keys`), so that no rank can impersonate
+another. A proof is valid only for the two numbers in its hello.
 
 The banners name the protocol and the version of each end (`aiompi.wire.version`). An acceptor with another protocol
 answers with its banner alone, and closes the connection.
@@ -91,7 +91,7 @@ def new_key() -> bytes:
 
 
 def rank_key(key: bytes, rank: int) -> bytes:
-    """Return the key by which a started rank proves to its job which rank it is."""
+    """Return the key with which a launched process proves to its job which rank it is."""
     return hmac.digest(key, b"rank" + _RANK.pack(rank), hashlib.sha256)
 
 
@@ -99,8 +99,8 @@ def pair_keys(master: bytes, own: int, others: range) -> bytes:
     """Return the keys that one process shares with each of `others`, PAIR_KEY_BYTES each.
 
     Args:
-        master: key that only the distributor of the keys knows: the agent of a job, or the leaders of two groups that
-            meet.
+        master: secret from which the pair keys are derived. Only the process that distributes the keys knows it: the
+            agent of a job, or the leaders of two groups that connect.
         own: number of the process.
         others: numbers of the other processes; `own` may be among them.
     """
@@ -118,7 +118,7 @@ class Namespace:
         id: 16 bytes.
         key: the key of all processes; empty if each pair has a separate key.
         own: number of this process.
-        members: by number in the namespace, the number of each member at this process.
+        members: number of a member in the namespace -> number by which this process knows the member.
         open: True if further processes may join.
         pairs: keys that this process shares with the others, as `pair_keys` returns them.
         first: number of the process to which the first of `pairs` belongs.
@@ -154,7 +154,7 @@ class Namespace:
         return key
 
     def number(self, index: int) -> int | None:
-        """Return the number of a member at this process; None if this process does not know it."""
+        """Return the number by which this process knows member `index`; None if it does not know the member."""
         return self.members.get(index)
 
 
@@ -181,7 +181,8 @@ def parse_key(text: str | bytes) -> bytes:
 class Handshake:
     """One side of the exchange.
 
-    Until `done`: read at most `needed` bytes, pass them to `receive_data`, and send the result of `data_to_send`.
+    The caller repeats these steps until `done`: read at most `needed` bytes, pass them to `receive_data`, and send the
+    result of `data_to_send`.
 
     Args:
         channel: what protects the connection at this end.

@@ -1,10 +1,10 @@
 """Whether another process is alive, according to the kernel.
 
-A computing rank cannot answer questions: while C code holds the GIL, none of its threads runs. Therefore other
-processes ask the kernel of its machine. The kernel knows whether a process is stopped. It acknowledges TCP segments as
-long as the machine runs and is reachable, whatever the process does. If the agent of the job is on another machine, a
-process beside the rank asks the kernel and reports to the agent (`aiompi.job.companion`). This process loads this file
-without the package.
+A computing rank cannot answer heartbeat messages: while C code holds the GIL, no other thread of the process runs.
+Therefore other processes ask the kernel of the rank's machine. The kernel knows whether a process is stopped. The
+kernel acknowledges TCP segments as long as the machine runs and is reachable, whatever the process does. If the agent
+of the job is on another machine, a companion process of the rank asks the kernel and reports to the agent
+(`aiompi.job.companion`). This process loads this file without the package.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def stopped(seconds: float) -> str:
 
 
 def has_stopped(sock: socket.socket) -> bool:
-    """Return True if it was reported that the process at the other end of a TCP connection is stopped."""
+    """Return True if a companion has reported that the process at the other end of a TCP connection is stopped."""
     try:  # by the method of the base class, because that of a TLS socket takes no flags
         return bool(socket.socket.recv(sock, 1, socket.MSG_OOB | socket.MSG_DONTWAIT))
     except OSError:  # there is no report
@@ -95,13 +95,14 @@ def has_stopped(sock: socket.socket) -> bool:
 
 
 def keep_alive(sock: socket.socket, seconds: float, *, end: bool = False) -> None:
-    """Let the kernel send probes on an idle TCP connection, so that `is_cut_off` can tell.
+    """Let the kernel send keepalive probes on an idle TCP connection, so that `is_cut_off` detects a dead machine.
 
     Args:
         seconds: the kernel sends LOOKS probes in this time, but at most one per second. 0 stands for LONG_SILENCE,
-            after which the kernel ends an idle connection.
+            after which the kernel ends an idle connection whose peer does not acknowledge the probes.
         end: True to let the kernel end the connection soon after `is_cut_off` becomes true, in case this process does
-            not check. TCP_USER_TIMEOUT would also end the connection of a computing peer that does not read.
+            not check. This sets TCP_USER_TIMEOUT, which also ends the connection of a computing peer that does not
+            read.
     """
     pause = _pause(seconds or LONG_SILENCE)
     limit = max(seconds, _LOST * pause) + pause if end else 0
@@ -138,7 +139,7 @@ def is_cut_off(sock: socket.socket, seconds: float) -> bool:
 
     Args:
         sock: the connection, after `keep_alive`.
-        seconds: the least time without an acknowledgement; below three seconds, three probes must be unanswered.
+        seconds: the least time without an acknowledgement; values below 3 count as 3, the time of three probes.
     """
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
@@ -153,7 +154,8 @@ def is_cut_off(sock: socket.socket, seconds: float) -> bool:
 def silence(sock: socket.socket) -> float:
     """Return the seconds since the last acknowledgement from the machine at the other end of a TCP connection.
 
-    When a connection has ended, this time tells whether the other machine or this kernel has ended it.
+    After the end of a connection, a long time shows that this kernel has ended it, and a short time that the other
+    machine has ended it.
     """
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
@@ -188,7 +190,7 @@ def is_unanswered(host: str) -> bool:
 def _in_proc(host: str) -> str:
     """Return the form of an address in /proc/net/tcp.
 
-    In the kernel's table an IPv4 address may also be the end of a mapped IPv6 address.
+    In /proc/net/tcp6 an IPv4 address appears as the last part of a mapped IPv6 address.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     packed = socket.inet_pton(family, host.partition("%")[0])

@@ -1,4 +1,4 @@
-"""`Look`: a rank's report to the launcher on what it does now; and the table of the ranks of a job."""
+"""`Look`: a rank's report to the launcher on its current state; and `table`, which shows the looks of a job."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class Look(NamedTuple):
     Attributes:
         rank: rank in the world; -1 for a member of an open job that is in no world.
         host: name of its machine.
-        state: "runs"; "waits"; "ended" if its recording was stopped; "gone" if its process has ended without that. The
-            launcher adds further states: "starts", "computes" for a rank that does not answer, "left" and "failed".
+        state: "runs"; "waits"; "ended" if the rank has stopped its recording; "gone" if its process has ended without
+            stopping the recording. The launcher adds further states, such as "starts", "computes" for a rank that does
+            not answer, "left" and "failed".
         seconds: for how long it waits; 0.0 where its clock cannot be read.
-        place: the call that waits, with its line, or the cause of a failure.
+        place: the waiting call and its source line; for a failed rank, the cause of the failure.
         peer: the process for which it waits, -1 if that may be any.
         messages: messages that it has sent and received, per second.
         nbytes: bytes of these messages, per second.
@@ -54,7 +55,7 @@ class Look(NamedTuple):
 
     @classmethod
     def unpack(cls, packed: Sequence[Any]) -> Look | None:
-        """Return a look that another process has sent as a list; None if it cannot be read."""
+        """Return the look that another process has sent as a list; None if the list is malformed."""
         try:
             fields: list[Any] = [read(value) for read, value in zip(_READERS, packed, strict=True)]
             return cls(*fields)

@@ -1,7 +1,7 @@
 """Memory that two processes share.
 
-It has no name; one process passes its descriptor to the other. However a process ends, the kernel frees the memory when
-the last of the two has unmapped it.
+It has no name; one process passes its descriptor to the other. The kernel frees the memory once both processes have
+unmapped it or have ended, even if one was killed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def create(nbytes: int, *, own: bool = False) -> tuple[int, mmap.mmap]:
 
     Args:
         nbytes: its size.
-        own: True if other processes may only read it, where the kernel can enforce that.
+        own: True to make the memory read-only for other processes; kernels before Linux 5.1 do not enforce this.
 
     Returns:
         Its descriptor, which the caller passes on and closes, and the memory.

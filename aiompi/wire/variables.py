@@ -1,7 +1,7 @@
 """Environment variables by which the launcher tells a rank about its job.
 
-They are apart from the messages of `control`, because the launcher needs the variables first: it starts processes, and
-these import their modules while the launcher imports its own.
+This module is separate from `control`, so that the launcher can start ranks before it imports `control`. The ranks then
+import their modules while the launcher imports its own.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Wait(NamedTuple):
         context: context id of the communicator. It identifies a collective together with `number`.
         number: count of collectives on the communicator, from 1; 0 for other calls.
         members: world ranks of the communicator of a collective.
-        within: for an operation that an earlier call started: the place of that call, and the call that waits now.
+        within: where the operation was started and which call waits for it now; empty if `call` itself waits.
     """
 
     call: str
@@ -97,7 +97,7 @@ class WaitReport(NamedTuple):
 
 
 def read_text(value: Any) -> str:
-    """Return a text of a report without characters that end a line or move the cursor of a terminal."""
+    """Return a text of a report with unprintable characters escaped, so that it cannot control the terminal."""
     if type(value) is not str:
         raise TypeError(f"{type(value).__name__} in place of a text")
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in value[:MAX_TEXT])[:MAX_TEXT]
@@ -188,7 +188,7 @@ def _waits_in(wait: Wait, reports: Mapping[int, WaitReport]) -> Iterator[Wait]:
 
 
 def _circle(reports: Mapping[int, WaitReport]) -> Iterator[str]:
-    """Find ranks that wait for each other in a circle, among those with one wait for one rank."""
+    """Find ranks that wait for each other in a circle; consider only ranks with a single wait, for a single rank."""
     waits_for = {
         rank: report.waits[0].on[0]
         for rank, report in reports.items()

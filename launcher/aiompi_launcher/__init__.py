@@ -9,8 +9,8 @@
     start/          processes, directory and watchdog of a job
     conformance/    the IMPI conformance tester, which shares nothing with the rest
 
-It imports from aiompi only the layers "words" and "protocols", and from `compat` the replacement of mpi4py; never the
-engine.
+The launcher imports only the layers "words" and "protocols" of aiompi, and from `compat` the replacement of mpi4py. It
+never imports the engine.
 
-PYTEST_DONT_REWRITE: a rank that runs tests has imported this package before it imports pytest.
+PYTEST_DONT_REWRITE: a rank imports this package before pytest, which therefore cannot rewrite the assertions.
 """

@@ -29,7 +29,7 @@ def run(spec: RunSpec, name: str, *, alone: bool) -> int | Rank:
         alone: True if this process runs nothing but the launcher, so that ranks can be forked from it.
 
     Returns:
-        The exit code for the launcher; in a rank that has been forked from it, the rank for the caller to run.
+        The exit code for the launcher. In a process that was forked as a rank, the `Rank`, which the caller must run.
 
     Raises:
         OSError: the directory of the job or of its output cannot be created.
@@ -63,7 +63,7 @@ def _run(spec: RunSpec, name: str, server: ForkServer | None) -> int:
 
 
 def _is_bare_python() -> bool:
-    """Return True if this Python has no options, which its ranks would have too, and has its standard streams."""
+    """Return True if this Python has no options, which forked ranks would inherit, and has its standard streams."""
     first = sys.orig_argv[1]
     return (first == "-m" or not first.startswith("-")) and None not in (sys.stdin, sys.stdout, sys.stderr)
 

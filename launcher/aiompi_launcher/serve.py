@@ -34,8 +34,8 @@ _KEY: Final = "key"
 def serve(spec: ServeSpec, name: str) -> int:
     """Serve a job whose ranks are started elsewhere.
 
-    Prints the address on standard output. The key is AIOMPI_KEY, or else a new key in a file; the name of the file is
-    printed on standard error.
+    Prints the address on standard output. The key is AIOMPI_KEY, if that is set. Otherwise the launcher writes a new
+    key to a file, and prints the path of the file on standard error.
 
     Args:
         spec: the job.
@@ -106,7 +106,7 @@ async def _serve_members(spec: ServeSpec, name: str, key: bytes, place: _Place) 
 
 
 def _watch_end(end: asyncio.Future[tuple[int, str]], spec: ServeSpec, job: OpenJob) -> None:
-    """Complete the future with an exit code and a reason, at a signal or when a time is over."""
+    """Complete the future with an exit code and a reason, at a signal or at the end of a time limit."""
     loop = end.get_loop()
 
     def stop(code: int, reason: str) -> None:

@@ -80,7 +80,8 @@ class AttachSpec(NamedTuple):
     """A look at a job that another launcher has started.
 
     Attributes:
-        launcher: process id of that launcher; None for the only job of this user, or a list of several jobs.
+        launcher: process id of that launcher; None to look at the only job of this user, or to list the jobs if there
+            are several.
     """
 
     launcher: int | None

@@ -42,7 +42,7 @@ class Supervision:
     Args:
         spec: the job.
         name: of the program, for messages.
-        lifeline: by which the parent of a spawned job finds the launcher (ENV_LIFELINE); None for other jobs.
+        lifeline: value of ENV_LIFELINE: the socket to the process that has spawned the job; None for other jobs.
         directory: of the job.
         watchdog: gets the process group of each rank.
 

@@ -1,5 +1,5 @@
-"""`python -m aiompi.bench faults`: jobs whose processes are killed, stopped and cut off from each other meanwhile.
+"""`python -m aiompi.bench faults`: runs jobs while it kills and stops their processes and cuts their links.
 
-`trial` starts the processes of one job, injects, and checks what is left. `storms` has the kinds of jobs, one class
-each; the programs that they run are `measure.storm` and `measure.elastic`. `command` runs a campaign.
+`trial` starts the processes of one job, injects faults, and checks that nothing is left behind. `storms` has one class
+per kind of job. The jobs run the programs `measure.storm` and `measure.elastic`. `command` runs a campaign of jobs.
 """

@@ -1,4 +1,4 @@
-"""Two figures of a job whose members come and go: how soon survivors work again, and what a thousand visits leave."""
+"""Two measurements of elastic jobs: the recovery time of survivors, and the resources that joining and leaving leak."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def churn(count: int, transport: str) -> None:
 
 
 def _settled(processes: dict[str, int], before: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Return the sizes of processes, once they have as few descriptors as before or have had time to close the rest."""
+    """Return the `_size` of each process, once it has no more descriptors than `before`, or after a timeout."""
     begin = time.monotonic()
     while True:
         sizes = {name: _size(pid) for name, pid in processes.items()}
@@ -113,7 +113,7 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _size(pid: int) -> tuple[int, int]:
-    """Return the number of descriptors of a process, and the bytes of its own memory."""
+    """Return a process's number of open descriptors, and its anonymous resident memory in bytes."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     (kilobytes,) = (line.split()[1] for line in lines if line.startswith("RssAnon:"))
     return len(os.listdir(f"/proc/{pid}/fd")), 1024 * int(kilobytes)

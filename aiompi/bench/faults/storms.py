@@ -1,4 +1,4 @@
-"""The kinds of jobs of a campaign: the processes of each, the faults that they may get, and the right results."""
+"""The kinds of jobs in a campaign. Each defines its processes, the faults to inject, and the checks of its results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MASTER: Final = -1  # number of the victim that has the pool
 
 
 class Ranks(Trial):
-    """Ranks that communicate, and go on when some of them fail; in the mode "serve" they join the job."""
+    """Ranks that communicate, and continue when some of them fail. In the way "serve", they join a served job."""
 
     _also_reported: ClassVar[frozenset[str]] = frozenset()
     _reports: ClassVar[tuple[str, ...]] = ("aiompi-launch: rank ",)
@@ -154,7 +154,7 @@ class Members(Crowd):
         """Wait until `count` members are in one world; return the time at which the last of them had its first sum.
 
         Raises:
-            TimeoutError: so many members are not in one world in time.
+            TimeoutError: these members have not come together in time.
         """
         late = "the members do not come together"
         self.read_until(lambda: len(self.living()) == count and self._in_one_world(), time.monotonic() + START, late)
@@ -178,7 +178,7 @@ class Members(Crowd):
         self.wait_for_end()
 
     def _latest(self) -> dict[int, dict[str, Any]]:
-        """Return the latest report of each living process on its world; a process without a world has none."""
+        """Return pid -> latest report on its world, for each living process that has reported a world."""
         latest = {fields["of"]: fields for fields in self.outcome.said if "world" in fields}
         return {pid: latest[pid] for pid in self.living() if pid in latest}
 
@@ -241,8 +241,9 @@ class Spawners(Ranks):
 class Pools(Crowd):
     """A process with a pool of workers, which are replaced when they fail.
 
-    The pool is an `MPIPoolExecutor`, a pool of asyncio, or a pool to which workers come. This trial replaces workers
-    of the last one. In some jobs, the process with the pool is killed at last.
+    The way of the plan selects the pool: "executor" an `MPIPoolExecutor`, "pool" an asyncio pool, and "open" a pool
+    that external workers join. In the way "open", this trial starts the replacements. In some jobs, the last injection
+    kills the process with the pool.
     """
 
     @classmethod

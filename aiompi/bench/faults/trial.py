@@ -35,7 +35,7 @@ _SIGNALS: Final = {"kill": signal.SIGKILL, "continue": signal.SIGCONT, "leave": 
 
 
 class Injection(NamedTuple):
-    """One injection: its kind and its victim, and the seconds from the time when all processes are there.
+    """One injection: its kind, its victim, and its delay in seconds after all processes have started.
 
     `other` is the other end of a link that is cut, and `reset` is True if the cut is a reset.
     """
@@ -66,9 +66,10 @@ class Outcome:
     Attributes:
         wrong: what is wrong.
         injected: how often each kind was injected.
-        recovery: seconds from a kill to the end of the survivors' next sum; only for kills without another injection
-            between.
-        said: the reports that processes have printed; errors: the rest of the output.
+        recovery: seconds from a kill until all survivors have computed their next sum. Set only if this kill was the
+            only injection.
+        said: the reports that processes have printed.
+        errors: what processes have written to stderr.
     """
 
     wrong: list[str] = dataclasses.field(default_factory=list)
@@ -87,10 +88,10 @@ class Trial:
 
     Attributes:
         LONG: largest number of injections.
-        STARTS: how many times the duration of the start is added to the limit. This duration tells how busy the machine
-            is.
+        STARTS: factor. The time limit is extended by this factor times the duration of the start, which tells how busy
+            the machine is.
         PATIENCE: seconds that an injection waits for its victim.
-        stopped: numbers of the victims whose pause was as long as a stop, because this process continued them late.
+        stopped: numbers of paused victims that count as stopped, because this process resumed them too late.
         outcome: what has happened so far.
     """
 
@@ -300,7 +301,7 @@ class Trial:
         return self._last + HEARTBEAT + LIMIT + self._starting
 
     def extend(self) -> None:
-        """Count the time until the deadline from now on, because this trial has just acted itself."""
+        """Restart the time limit, because this trial has just waited for processes to start."""
         self._last = time.monotonic()
 
     # The end.
@@ -316,7 +317,7 @@ class Trial:
             self.outcome.wrong.append(f"files are left: {files}")
 
     def check_errors(self, *expected: str) -> None:
-        """Check that each line of the standard errors starts with one of these words."""
+        """Check that each line that processes wrote to stderr starts with one of these texts."""
         unexpected = [line for line in self.outcome.errors.splitlines() if not line.startswith(expected)]
         if unexpected:
             self.outcome.wrong.append("\n    ".join(["unexpected output:", *unexpected]))

@@ -1,7 +1,7 @@
-"""Programs that run inside the contenders: one module each, one function per work, the same method everywhere.
+"""Programs that run inside the contenders. Each has a module with one function per work; all use the same method.
 
 Latencies and bandwidths follow the OSU micro-benchmarks. Latency makes `iterations` round trips between two readings of
-the clock. Bandwidth sends a window of messages and waits for one short answer. All messages are sent from one memory,
-whose content stays the same, and received into one other memory. A bare protocol or a
-channel that returns each message as new `bytes` does that here, too.
+the clock. Bandwidth sends a window of messages and waits for one short answer. All messages are sent from one buffer,
+whose content stays the same, and received into one other buffer. A contender whose API returns each message as new
+`bytes` (a bare protocol or a channel) does so in these measurements, too.
 """

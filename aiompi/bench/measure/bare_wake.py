@@ -1,4 +1,4 @@
-"""Only the wake-up of a sleeping process by a word in shared memory; see `pair`.
+"""A work that measures only how one process wakes another by a word in shared memory; see `pair`.
 
 A message to a sleeping process cannot take less time than this wake-up.
 """
@@ -14,7 +14,7 @@ from aiompi.bench.measure.turns import timed
 
 
 def latency(sock: socket.socket, rank: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per round trip of a word, which the writer announces by an eventfd, and the reader awaits in epoll."""
+    """Seconds per round trip of a word in shared memory. The writer signals an eventfd, the reader waits in epoll."""
     bell, memory = os.eventfd(0, os.EFD_NONBLOCK), os.memfd_create("word")
     os.ftruncate(memory, mmap.PAGESIZE)
     socket.send_fds(sock, [b"!"], [bell, memory])

@@ -57,8 +57,8 @@ def object_call(comm: Any, name: str, payload: str, nbytes: int) -> Callable[[],
 def apart(comm: Any, call: Callable[[], object], calls: int) -> list[float]:
     """Time calls one by one, each after a barrier.
 
-    Without the barrier a rank that only sends runs ahead of the receiving ranks. Then calls overlap, and the figure is
-    the number of calls per second in place of the duration of one call.
+    Without the barrier a rank that only sends runs ahead of the receiving ranks. Calls would then overlap, and the
+    result would be the throughput of calls instead of the duration of one call.
 
     Returns:
         Seconds of each call on this rank. The call takes as long as its slowest rank.
@@ -74,7 +74,7 @@ def apart(comm: Any, call: Callable[[], object], calls: int) -> list[float]:
 
 
 def _moved(name: str, sent: bool, received: bool) -> Binding:
-    """Return a call that moves blocks; a buffer has one block, or one for each rank."""
+    """Return a `Binding`. `sent` and `received` are True if that buffer has one block per rank, not just one block."""
 
     def bind(comm: Any, nbytes: int) -> Callable[[], object]:
         method = getattr(comm, name)
@@ -85,7 +85,7 @@ def _moved(name: str, sent: bool, received: bool) -> Binding:
 
 
 def _combined(name: str) -> Binding:
-    """Return a call that combines vectors of doubles, or of bytes if the size is not a multiple of 8."""
+    """Return the `Binding` of a reduction of doubles, or of bytes if the size is not a multiple of 8."""
 
     def bind(comm: Any, nbytes: int) -> Callable[[], object]:
         method = getattr(comm, name)

@@ -1,6 +1,7 @@
 """The works of libraries that send Python objects through asynchronous channels.
 
-A library gives a `Channel` and a way to connect two of them; `works` makes the works, which run on uvloop.
+Each library provides a `Channel` class and a function that connects two channels. From these, `works` makes the
+library's works, which run on uvloop.
 """
 
 from __future__ import annotations

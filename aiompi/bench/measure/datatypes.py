@@ -68,11 +68,11 @@ def packers(mpi: Any, comm: Any) -> dict[str, Callable[[], Any]]:
 
 
 def alltoallw(mpi: Any, comm: Any, iterations: int, blocks: int, planned: bool = False) -> list[float]:
-    """Seconds to redistribute a cube of doubles: each rank has a part of axis 0 before, and of axis 1 after it.
+    """Seconds to redistribute a cube of doubles, which is split among the ranks along axis 0 before, axis 1 after.
 
     Args:
-        planned: True to do what mpi4py-fft does in its own test_pencil: communicators and types are made, four
-            redistributions follow, and all is freed.
+        planned: True to do the same as test_pencil of mpi4py-fft: make communicators and types, redistribute four
+            times, and free everything.
     """
 
     def parts(axis: int) -> list[Any]:

@@ -1,6 +1,6 @@
-"""Processes of `aiompi.bench.faults` that come and go: members, children, and workers with their master.
+"""Processes of `aiompi.bench.faults` that join and leave jobs: members, spawned children, and pools with workers.
 
-Each process prints its pid first, and at the end the descriptors that it has kept.
+Each process prints its pid when it starts, and the descriptors that it has leaked when it ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _say_kept(before: dict[str, str]) -> None:
 
 
 async def member(seed: int, address: str, calm: bool) -> None:
-    """Be a member of a job until SIGINT or SIGTERM; a calm one only adds numbers."""
+    """Be a member of a job until SIGINT or SIGTERM. If `calm` is True, only compute sums."""
     before = storm.descriptors()
     try:
         async with aiompi.join(address, attributes={"pid": os.getpid()}) as membership:
@@ -59,7 +59,7 @@ async def member(seed: int, address: str, calm: bool) -> None:
 
 
 async def visitor(address: str, count: int) -> None:
-    """Join a job, compute with its members and leave, so many times."""
+    """Join a job, compute with its members and leave, `count` times."""
     for _ in range(count):
         async with aiompi.join(address) as membership:
             world = await membership.assemble(at_least=2)
@@ -118,7 +118,7 @@ def _task(numbers: random.Random) -> tuple[array[int], int]:
 
 
 def executor(seed: int, size: int, seconds: float) -> None:
-    """Have the workers of an executor compute; end after `seconds`, once all workers are there."""
+    """Let the workers of an executor compute until `seconds` after all workers have started."""
     tasks = Tasks(seed, size, seconds)
     with MPIPoolExecutor(max_workers=size, initializer=begin_work, retries=tasks.retries) as workers:
         while tasks.go_on(workers.num_workers):
@@ -128,7 +128,7 @@ def executor(seed: int, size: int, seconds: float) -> None:
 
 
 async def master(seed: int, size: int, seconds: float, comes: bool) -> None:
-    """Have the workers of a pool compute; end after `seconds`, once all workers are there."""
+    """Let the workers of an asyncio pool compute until `seconds` after all workers have started."""
     tasks = Tasks(seed, size, seconds)
     start: dict[str, Any] = {"start": 0} if comes else {"max_workers": size}
     before = storm.descriptors()
@@ -160,7 +160,7 @@ class Tasks:
         self._size, self._seconds, self._end = size, seconds, math.inf
 
     def go_on(self, workers: int) -> bool:
-        """Return True if more is to be done, with so many workers now."""
+        """Return True if more tasks are to be run. `workers` is the current number of workers."""
         if workers >= self._size and self._end == math.inf:
             self._end = time.monotonic() + self._seconds
         return workers < self._size or time.monotonic() < self._end
@@ -171,7 +171,7 @@ class Tasks:
         return [(array("q", [value]) * count, count * value) for count, value in pairs]
 
     def check(self, error: BaseException | None, result: Callable[[], int], right: int) -> None:
-        """Raise WrongResult if a result is wrong, or if a task has failed although it could have been run again."""
+        """Raise WrongResult if a result is wrong or a task has failed. Without retries, BrokenExecutor is allowed."""
         if error is None:
             check(result(), right)
         elif self.retries or not isinstance(error, BrokenExecutor):

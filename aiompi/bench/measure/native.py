@@ -109,7 +109,7 @@ async def objects(
 
 
 async def idle(comm: Intracomm, seconds: float) -> float:
-    """CPU seconds that a rank has used while it waited in a receive for rank 0, which sleeps."""
+    """CPU seconds that a rank has used while it waited to receive a message that rank 0 sends after a sleep."""
     start = time.process_time()
     if comm.rank == 0:
         time.sleep(seconds)

@@ -25,10 +25,10 @@ def blank(nbytes: int) -> npt.NDArray[np.uint8]:
 
 
 def check(received: npt.NDArray[Any], loop: Callable[[int], object]) -> None:
-    """Check that a timed loop transfers messages: run it once more, on blank memory.
+    """Check that a timed loop transfers messages: run the loop once more with a cleared receive buffer.
 
     Args:
-        received: memory into which it receives messages of `touched`.
+        received: buffer into which the loop receives messages of `touched`.
 
     Raises:
         ValueError: the loop received something else, or nothing.

@@ -1,7 +1,7 @@
 """Works between pairs of ranks, for every library with the names of mpi4py.
 
-`works` returns them for a library. In any even number n of ranks the first half leads, and the peer of rank r is rank
-r + n / 2. Two ranks are one pair.
+`works` returns them for a library. With n ranks (n is even), the ranks below n / 2 are leaders, and the peer of leader
+r is rank r + n / 2. Two ranks are one pair.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def objects(
 
 
 def idle(mpi: Any, comm: Any, seconds: float) -> float:
-    """CPU seconds that a rank has used while it waited in a receive for rank 0, which sleeps."""
+    """CPU seconds that a rank has used while it waited to receive a message that rank 0 sends after a sleep."""
     start = time.process_time()
     if comm.rank == 0:
         time.sleep(seconds)

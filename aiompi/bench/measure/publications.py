@@ -1,4 +1,4 @@
-"""Works of `aiompi.bench targets workers`: publications of rank 0, which a subscription of rank 1 gets."""
+"""Works of `aiompi.bench targets workers`: rank 0 publishes, and rank 1 receives by a subscription."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def publications(world: World, iterations: int, blocks: int) -> list[float
 
 
 async def answered_publications(world: World, iterations: int, blocks: int) -> list[float]:
-    """Seconds per publication and another one that answers it."""
+    """Seconds per publication and its answer, which is another publication."""
     to, back = TOPICS if world.rank == 0 else TOPICS[::-1]
     texts = world.subscribe(back)
 

@@ -55,7 +55,7 @@ class Redises:
 
 @contextlib.contextmanager
 def _server(sock: socket.socket, rank: int) -> Iterator[str]:
-    """Have rank 0 start a server that keeps data in memory only; return, at both ranks, the path of its socket."""
+    """Return a context in which rank 0 runs a server without persistence; both ranks get the path of its socket."""
     if rank:
         yield sock.makefile().readline().strip()
         return
@@ -118,7 +118,7 @@ async def pipelined_publications(sock: socket.socket, rank: int, iterations: int
 
 
 async def answered_publications(sock: socket.socket, rank: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per publication and another one that answers it."""
+    """Seconds per publication and its answer, which is another publication."""
     to, back = TOPICS if rank == 0 else TOPICS[::-1]
     async with _connected(sock, rank, back) as ends:
 

@@ -1,4 +1,4 @@
-"""Delay of the callbacks of an event loop while it communicates; a work of the native face."""
+"""A work of the native face: how late an event loop runs callbacks while it communicates."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _FIRST: Final = 2
 class Clock:
     """A periodic callback that records its delays in seconds.
 
-    If other processes had the cores while the thread of the loop could have run, the loop is not to blame. This time
-    does not count as delay, except for the part that may have passed before the callback was due.
+    Time for which the loop's thread was runnable but had no core does not count as delay. TICK seconds of this time do
+    count, because they may have passed before the callback was due.
 
     Args:
         queued: measures the time in which other processes had the cores.
@@ -89,7 +89,7 @@ async def responsiveness(
 
     Args:
         outstanding: number of outstanding receives.
-        nbytes: of a message of the stream; 0 for none, when both ranks only wait.
+        nbytes: bytes of each message of the stream. 0: there is no stream, and both ranks only wait.
         seconds: for which the stream lasts.
         window: messages of the stream that are outstanding at once.
     """

@@ -71,7 +71,7 @@ def window(mpi: Any, comm: Any, call: str, nbytes: int, calls: list[int], busy: 
 
 
 def file_blocks(mpi: Any, comm: Any, nbytes: int, blocks: int) -> list[float]:
-    """Seconds of each collective write of a square array of doubles, of which each rank of four has a quadrant."""
+    """Seconds of each collective write of a square array of doubles by four ranks, which write a quadrant each."""
     edge = int((nbytes // 8) ** 0.5) // 2 * 2
     half = edge // 2
     corner = [half * (comm.rank // 2), half * (comm.rank % 2)]

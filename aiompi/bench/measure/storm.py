@@ -1,7 +1,8 @@
 """A rank of `aiompi.bench.faults`: communication with known results that goes on through failures.
 
-Each step is an operation that all members choose alike. After it they agree whether it counts; if not, they go on
-without the ranks that have failed. The coroutines serve both faces: in the blocking face they are never suspended.
+In each step, all members run the same random operation. Then they agree whether the step counts. If it does not, they
+continue without the ranks that have failed. The coroutines serve both faces: in the blocking face they are never
+suspended.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ async def result(value: Any) -> Any:
 
 
 async def messages(comm: Any, numbers: random.Random) -> None:
-    """Exchange a message with each member, in an order and with sources that differ."""
+    """Exchange a message with each other member in random order. Receives name their sources, or use ANY_SOURCE."""
     await _exchange(comm, numbers.choice(SIZES), anybody=numbers.random() < 0.5)
 
 
@@ -128,7 +129,7 @@ async def duplicate(comm: Any, numbers: random.Random) -> None:
 
 
 async def halves(comm: Any, numbers: random.Random) -> None:
-    """Split the communicator; each half computes on its own once all know that it was made everywhere."""
+    """Split the communicator. After all ranks have agreed that the split succeeded, each half computes on its own."""
     half, made = None, 1
     try:
         half = await result(comm.Split(comm.rank % 2))
@@ -145,7 +146,7 @@ async def shrinking(comm: Any, numbers: random.Random) -> None:
 
 
 async def spawning(comm: Any, numbers: random.Random) -> None:
-    """Start processes, compute with them, and part."""
+    """Start processes, compute with them, and disconnect."""
     seed, count = numbers.randrange(10**6), numbers.randrange(1, 3)
     words = ["-m", "aiompi.bench.measure.elastic", json.dumps({"kind": "child", "seed": seed})]
     children: Any = None
@@ -160,7 +161,7 @@ async def spawning(comm: Any, numbers: random.Random) -> None:
 
 
 async def with_children(inter: Any, seed: int, *, high: bool) -> None:
-    """Compute with the other side of an intercommunicator, and part."""
+    """Compute with the other side of an intercommunicator, and disconnect."""
     together: Any = None
     try:
         check(await result(inter.allgather(high)), [not high] * inter.remote_size)
@@ -259,7 +260,7 @@ class Storm:
         }
 
     async def _settle(self, most: int) -> None:
-        """Communicate until nothing is left of failed processes, and this process has at most `most` descriptors."""
+        """Poll until failed ranks are dropped and at most `most` descriptors are open, or until a timeout."""
         begin, known = time.monotonic(), _SETTLED if self.recovered else 0.0
         while time.monotonic() < begin + (known if len(descriptors()) <= most else _LONG_SETTLED):
             with contextlib.suppress(*LOST):
@@ -267,7 +268,7 @@ class Storm:
             await asyncio.sleep(0.01) if hasattr(self.comm, "_runtime") else time.sleep(0.01)
 
     async def _step(self, deadline: float) -> bool:
-        """Try a step; if it does not count, leave out the ranks that have failed. Return True after the last step."""
+        """Try a step. If the step does not count, shrink to the living ranks. Return True after the last step."""
         numbers = random.Random(f"{self.seed} {self.steps}")
         done = 1
         try:
@@ -306,7 +307,7 @@ def links(runtime: Runtime) -> list[Any]:
 
 
 def cut(runtime: Runtime, other: int, reset: bool) -> None:
-    """Cut the link to another rank: shut it down, or reset it if it is one of TCP."""
+    """Cut the link to another rank: reset it if `reset` is True and the link uses TCP, otherwise shut it down."""
     for link in links(runtime):
         sock = link._socket
         if link.peer.rank == other and sock is not None:

@@ -1,4 +1,4 @@
-"""One large object, and producers of small ones, in event loops; works of the native face."""
+"""Works of the native face: the transfer of one large object, and producers that stream small objects to rank 0."""
 
 from __future__ import annotations
 
@@ -49,15 +49,16 @@ class Record:
 
 
 async def large_object(comm: Intracomm, items: int, kind: str = "dicts") -> dict[str, Any]:
-    """Send one list from rank 0 to rank 1, or join one of each rank.
+    """Send a list from rank 0 to rank 1, or concatenate the lists of both ranks by an allreduce.
 
     Args:
         kind: "dicts" for a list of small dicts, "instances" for a list of instances of a class, "allreduce" for an
             allreduce of lists of small dicts.
 
     Returns:
-        "late": seconds by which callbacks came late; "seconds": duration of the call; "at_once": duration of the
-        encoding or decoding in this rank without turns of the loop; in an allreduce, half the duration of both.
+        A dict. "late" has the seconds by which callbacks came late, and "seconds" the duration of the call. "at_once"
+        has the seconds that this rank takes to encode or decode the list without returning to the event loop. In an
+        allreduce, this is half the time of all encoding and decoding of this rank.
     """
     both = kind == "allreduce"
     rows: list[Any] = [payloads.make("dict") for _ in range(items)] if both or comm.rank == 0 else []
@@ -99,7 +100,7 @@ def at_once(comm: Intracomm, rows: list[Any]) -> tuple[float, float]:
 async def producers(comm: Intracomm, messages: int) -> list[int]:
     """Stream from all other ranks to rank 0 until it has received `messages` messages.
 
-    Return the number of messages of each sender, without the first half of all messages.
+    Return the number of messages received from each sender, not counting the first half of all messages.
     """
     counts = [0] * comm.size
     await comm.Barrier()

@@ -1,4 +1,4 @@
-"""Turns of a contender: one work per line on standard input, the results of all ranks as one line of output."""
+"""Turns of a contender: each turn reads a work from a line of stdin, and prints the results of all ranks in a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OSU micro-benchmarks by their names, of aiompi and of its peers by turns: `python -m aiompi.bench`.
+"""Runs the OSU micro-benchmarks in aiompi and other libraries (peers), in turns: `python -m aiompi.bench`.
 
 `benchmarks` defines each benchmark, `peers` the libraries that can run it, and `contenders` the jobs that take turns.
 `run` measures. `table` and `plot` show the results. `command` is the command line.

@@ -68,7 +68,7 @@ class Benchmark(NamedTuple):
         return {**work, "iterations": rounds, "blocks": 1}
 
     def warm_up(self, nbytes: int) -> Work:
-        """Return the work with a message longer than the measured ones; for collectives this is a broadcast."""
+        """Return the work that sends a message longer than all measured messages. For collectives, it is a bcast."""
         if self._collective:
             return {"work": "collective", "name": "bcast", "nbytes": nbytes, "calls": 1}
         return self.at(nbytes, 1)

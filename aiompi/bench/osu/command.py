@@ -148,7 +148,7 @@ def _able(names: Sequence[str], benchmarks: Sequence[Benchmark], ranks: int) -> 
 
 
 def _keep(rows: Sequence[Row], complete: bool, results: Results, picture: Path | None) -> None:
-    """Write all results, also over a file that an interrupt has left half written."""
+    """Write all results. This also repairs a file that an interrupt has left half written."""
     try:
         results.save(complete=complete, rows=[row.record() for row in rows])
     finally:

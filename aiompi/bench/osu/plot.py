@@ -1,4 +1,4 @@
-"""A picture of the rows of micro-benchmarks: medians over sizes, with the range of the turns around them."""
+"""Plots of micro-benchmarks: the median of the turns for each size, in a band from their minimum to their maximum."""
 
 from __future__ import annotations
 

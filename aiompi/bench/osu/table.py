@@ -26,7 +26,7 @@ def head(row: Row) -> str:
 
 
 def line(row: Row) -> str:
-    """The line of a size: median, spread and ratio of each peer; below it the rate of messages, if they are counted."""
+    """The line of a size: median, spread and ratio per peer. Counted benchmarks get a second line of message rates."""
     size = "" if row.nbytes is None else numerals.size(row.nbytes)
     cells = "".join(_cell(row, name) for name in row.samples)
     text = f"{size:{_SIZE}}{cells}".rstrip()

@@ -13,7 +13,7 @@ from aiompi.core.allocation import allocate
 
 
 class Shade(Block):
-    """A block of some length in memory that all ranks share, and that is never read or written."""
+    """A block that has only a length. All ranks share its memory, and no rank reads or writes it."""
 
     __slots__ = ()
 

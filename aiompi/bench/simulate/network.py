@@ -1,8 +1,9 @@
 """A network in simulated time, in the alpha-beta-gamma model.
 
 A message of m bytes keeps its sender and its receiver busy for alpha + m * beta seconds. A rank sends one message at a
-time, in the order of the calls, and receives one at a time, in the order in which they start; it can do both at once.
-Combining m bytes takes gamma * m seconds. Messages do not wait for a posted receive.
+time, in the order of the send calls. It receives one message at a time, in the order in which the messages start. It
+can send and receive at the same time. Combining m bytes takes gamma * m seconds. Messages do not wait for a posted
+receive.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Node:
         return receive
 
     def part(self, ranks: Sequence[int]) -> Node:
-        """Return the channel to some ranks: to all ranks, or to this rank alone, because each rank has its own host."""
+        """Return the channel to `ranks`: all ranks, or this rank alone, because each host has one rank."""
         if len(ranks) == self.size:
             return self
         alone = copy.copy(self)

@@ -1,4 +1,4 @@
-"""The figures with targets: one module per family, which lets contenders take turns and compares their measurements."""
+"""Measured figures with target values. Each module measures a family of figures, with contenders that take turns."""
 
 from __future__ import annotations
 

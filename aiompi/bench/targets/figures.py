@@ -22,7 +22,7 @@ class Goal:
     Attributes:
         subject: compared value: "ratio" (ours / floor), "difference" (ours - floor) or "ours".
         sense: "at most" or "at least".
-        bound: the bound, in the unit of the figure unless it is a ratio.
+        bound: limit for the compared value. A ratio if `subject` is "ratio", otherwise in the unit of the figure.
     """
 
     subject: str

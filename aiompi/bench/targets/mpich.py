@@ -148,7 +148,7 @@ def figures(options: Options) -> Iterator[Figure]:
 def _beside(
     name: str, unit: str, installed: Iterable[str], bounds: Bounds, samples: Sequence[Sequence[float]]
 ) -> Iterator[Figure]:
-    """Return a figure of each form; the last samples are those of the floor."""
+    """Return a figure for each form of the core. `samples` has samples of each form, then the samples of the floor."""
     *everyones, floor = samples
     sense = "at least" if unit == "MB/s" else "at most"
     for form, ours in zip(installed, everyones, strict=True):
@@ -227,7 +227,7 @@ def _four(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterato
 
 
 def _one_core(options: Options) -> Iterator[Figure]:
-    """Compare ranks that share a core with both libraries, and with a bare socket between processes on one core."""
+    """Compare two ranks on one core with MPICH, Open MPI and a bare socket, all with both processes on one core."""
     contenders = [on_core(pair, cores()[0]) for pair in (aiompi_job(2), SOCKET, mpich_job(2), openmpi_job(2))]
     with conversations(*contenders, processes=1) as (ours, *floors):
         rounds = {"iterations": options.scaled(_SHARED_ROUNDS), "blocks": 1}
@@ -279,7 +279,7 @@ def _idle(ours: Conversation, theirs: Conversation, options: Options) -> Figure:
 
 
 def _slow_down(ranks: int, options: Options) -> Figure:
-    """Measure how much longer a process computes while ranks wait, as a multiple of its time alone."""
+    """Measure how waiting ranks slow a computing process: its time beside them, divided by its time alone."""
 
     def beside(side: Conversation) -> Callable[[], float]:
         return lambda: _computing(side, options)

@@ -1,4 +1,4 @@
-"""Windows beside MPICH and Open MPI: the one-sided benchmarks of OSU, and a target that computes."""
+"""Windows compared with MPICH and Open MPI: OSU's one-sided benchmarks, and accesses to a rank that computes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def figures(options: Options) -> Iterator[Figure]:
 
 
 def _beside(name: str, unit: str, samples: list[list[float]], goal: Goal | None = None) -> Iterator[Figure]:
-    """Return the figures beside both libraries; the goal is the one beside MPICH."""
+    """Return the figures that compare with each library. The goal applies to the comparison with MPICH."""
     ours, mpich, openmpi = samples
     yield Figure(f"{name} / MPICH", unit, ours, mpich, goal)
     yield Figure(f"{name} / Open MPI", unit, ours, openmpi)

@@ -60,7 +60,7 @@ asyncio.run(main())
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Compare imports with numpy's import, first uses before and after the imports, and jobs with bare processes."""
+    """Compare imports with numpy's import, first uses with and without imports before, and jobs with bare processes."""
     if not options.quick:  # the first process reads and compiles the files
         for statement in (*IMPORTS, "import numpy"):
             import_time(statement)
@@ -102,7 +102,7 @@ def import_time(statement: str) -> float:
 
 
 def longest_hold(preparation: str) -> float:
-    """Return the milliseconds for which the first use of aiompi holds an event loop, after NumPy has been loaded.
+    """Return the milliseconds for which the first use of aiompi blocks an event loop if NumPy has been imported before.
 
     Args:
         preparation: statement in the coroutine before the first use.
@@ -149,7 +149,7 @@ def job_time(program: str, ranks: int) -> float:
 
 
 def bare_time(processes: int) -> float:
-    """Return the milliseconds for bare Python processes to start, import numpy and end, all at once."""
+    """Return the milliseconds that concurrent bare Python processes take to start, import numpy and end."""
     start = time.perf_counter()
     running = [subprocess.Popen(_BARE, env=environment()) for _ in range(processes)]
     for process in running:

@@ -69,7 +69,7 @@ async def ring(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def bruck(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Send all held blocks to the rank 1, 2, 4, ... places below, and receive blocks from the rank as far above.
+    """Send all held blocks to the rank 1, 2, 4, ... places below, and receive from the rank at this distance above.
 
     Steps: ceil(log2 n). Per rank, for m bytes each: ceil(log2 n) messages and (n - 1) * m bytes are sent, and the same
     number received; both are the least possible. Blocks are sent from their places, and copied once into them. Any
@@ -101,10 +101,10 @@ async def bruck(channel: Channel, blocks: Sequence[Block]) -> None:
 async def recursive_doubling(channel: Channel, blocks: Sequence[Block]) -> None:
     """Exchange all held blocks with the partner 1, 2, 4, ... places away, so that the held part doubles in each step.
 
-    Steps: log2 p, p being the largest power of two that is not above n. Per rank, for m bytes each: log2 p messages and
-    (p - 1) * m bytes are sent, and the same number received. Blocks are sent from their places, and copied once into
-    them. If n is not p: of the first 2 * (n - p) ranks, each odd one gives its block to the even rank below, and gets
-    all other blocks from that rank. This makes two steps more. Blocks may differ in length.
+    Steps: log2 p, where p is the largest power of two <= n. Per rank, for m bytes each: log2 p messages and (p - 1) * m
+    bytes are sent, and the same number received. Blocks are sent from their places, and copied once into them. If n is
+    not p: of the first 2 * (n - p) ranks, each odd rank gives its block to the even rank below, and gets all other
+    blocks from that rank. This makes two steps more. Blocks may differ in length.
 
     Five ranks, p = 4:
 
@@ -152,13 +152,15 @@ _CUT: Final = 2**16
 async def two_level(channel: Channel, blocks: Sequence[Block]) -> None:
     """Gather to the leader of each host, send the blocks of hosts around a ring of leaders, and broadcast on each host.
 
-    Long blocks are not gathered: as in `ring`, they go around a ring of all ranks, in the order of hosts.
+    Long blocks are not gathered. They go around a ring of all ranks (see `ring`), in which the ranks of a host are
+    neighbours.
 
     Steps: 1 within a host, h - 1 between h hosts, 1 within a host. Per rank, for m bytes each: 1 message and m bytes
-    sent. The leader of k of n ranks sends h - 1 messages between hosts, which hold the blocks of all hosts but one, and
-    (k - 1) * (n - 1) * m bytes within its host. Any number of ranks. Blocks may differ in length.
+    sent. On a host with k of n ranks, the leader sends the next leader h - 1 messages. Together they hold the blocks of
+    all hosts but one. Within its host, it sends (k - 1) * (n - 1) * m bytes. Any number of ranks. Blocks may differ in
+    length.
 
-    Five ranks on two hosts, with what each holds:
+    Five ranks on two hosts, with the blocks that each holds:
 
                  rank 0   rank 1   rank 2   rank 3   rank 4
         start    0        1        2        3        4
@@ -191,11 +193,11 @@ async def two_level(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute | None = None) -> None:
-    """Show the own block in shared memory, and copy the blocks of the others from there.
+    """Put the own block into shared memory, and copy the blocks of the other ranks from there.
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
-    Blocks that are longer than a slot go in rounds. If ranks do not share memory, or not yet, buffers go by Bruck's
-    algorithm, and objects around a ring. Objects also go around a ring if one of them is long.
+    Blocks that are longer than a slot are copied in rounds. If the ranks do not (or not yet) share memory, buffers are
+    sent by `bruck` and objects by `ring`. Objects are also sent by `ring` if one of them is long.
 
     Five ranks:
 

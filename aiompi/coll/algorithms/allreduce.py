@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 async def linear(channel: Channel, accumulator: Vector) -> None:
-    """Each rank gets one of n segments of all contributions, combines it, and sends the result to all others.
+    """Each rank receives one of n segments of each contribution, and sends the combined segment to all other ranks.
 
-    Order-safe: a rank combines its segment with the segments of the ranks below it, nearest first, and then with those
-    of the ranks above. One rank completes each segment, so that all ranks get the same bits. Steps: 2. Per rank, for m
-    bytes: 2 * (n - 1) messages and 2 * (n - 1) / n * m bytes are sent, and the same number received; half of the
-    received bytes are combined. Any number of ranks; segments differ by at most one item.
+    Order-safe: a rank combines its segment with the segments of the ranks below it, nearest first, and then with the
+    segments of the ranks above. One rank completes each segment, so that all ranks get the same bits. Steps: 2. Per
+    rank, for m bytes: 2 * (n - 1) messages and 2 * (n - 1) / n * m bytes are sent, and the same number received; half
+    of the received bytes are combined. Any number of ranks; segments differ by at most one item.
 
-    Five ranks; the segments a to e of each rank, and in capital letters those of the result:
+    Five ranks; the segments a to e of each rank, and in capital letters the segments of the result:
 
                  rank 0   rank 1   rank 2   rank 3   rank 4
         start    abcde    abcde    abcde    abcde    abcde
@@ -57,13 +57,13 @@ async def linear(channel: Channel, accumulator: Vector) -> None:
 
 
 async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
-    """Exchange partial results with the partner 1, 2, 4, ... places away, so that blocks double in size.
+    """Exchange partial results with the partner 1, 2, 4, ... places away. Each step doubles the ranks that they cover.
 
     Order-safe: the two partners hold results of neighbouring blocks of ranks. Both partners combine the results in the
-    same order, so that all ranks get the same bits. Steps: log2 p, p being the largest power of two that is not above
-    n. Per rank, for m bytes: log2 p messages and m * log2 p bytes are sent, and the same number received. If n is not
-    p: of the first 2 * (n - p) ranks, each odd one gives its contribution to the even rank below, and gets the result
-    from that rank. This makes two steps more.
+    same order, so that all ranks get the same bits. Steps: log2 p, where p is the largest power of two <= n. Per rank,
+    for m bytes: log2 p messages and m * log2 p bytes are sent, and the same number received. If n is not p: of the
+    first 2 * (n - p) ranks, each odd rank gives its contribution to the even rank below, and gets the result from that
+    rank. This makes two steps more.
 
     Five ranks, p = 4:
 
@@ -93,13 +93,13 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
 
 
 async def ring(channel: Channel, accumulator: Vector) -> None:
-    """Send n segments around the ring, where each segment collects all contributions, and then around it once more.
+    """Send n segments around the ring to collect all contributions, and a second time to distribute the results.
 
-    Not order-safe: each segment collects the contributions from another start in the ring. One rank completes each
-    segment, so that all ranks get the same bits. Steps: 2 * (n - 1). Per rank, for m bytes: 2 * (n - 1) messages and 2
-    * (n - 1) / n * m bytes are sent, and the same number received, half of which are combined; fewer bytes are not
-    possible. Time: 2 * (n - 1) * alpha + (n - 1) / n * m * (2 * beta + gamma). Any number of ranks; segments differ by
-    at most one item.
+    Not order-safe: each segment starts to collect contributions at a different rank of the ring. One rank completes
+    each segment, so that all ranks get the same bits. Steps: 2 * (n - 1). Per rank, for m bytes: 2 * (n - 1) messages
+    and 2 * (n - 1) / n * m bytes are sent, and the same number received, half of which are combined. This is the least
+    possible number of bytes. Time: 2 * (n - 1) * alpha + (n - 1) / n * m * (2 * beta + gamma). Any number of ranks;
+    segments differ by at most one item.
 
     Five ranks; the segments a to e that a rank sends next, with the number of contributions in them:
 
@@ -131,11 +131,11 @@ async def rabenseifner(channel: Channel, accumulator: Vector) -> None:
     """Combine ever smaller halves of the vector, until each rank has a piece of the result, and exchange the pieces.
 
     Order-safe: partners hold results of neighbouring blocks of ranks. One rank combines each piece, so that all ranks
-    get the same bits. Steps: 2 * log2 p, p being the largest power of two that is not above n. Per rank, for m bytes: 2
-    * log2 p messages and 2 * (p - 1) / p * m bytes are sent, and the same number received, half of which are combined.
-    Time: 2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma). If n is not p: of the first 2 * (n - p) ranks, each
-    odd one gives its contribution to the even rank below, and gets the result from that rank. This makes two steps of
-    m bytes more.
+    get the same bits. Steps: 2 * log2 p, where p is the largest power of two <= n. Per rank, for m bytes: 2 * log2 p
+    messages and 2 * (p - 1) / p * m bytes are sent, and the same number received, half of which are combined. Time:
+    2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma). If n is not p: of the first 2 * (n - p) ranks, each odd
+    rank gives its contribution to the even rank below, and gets the result from that rank. This makes two steps of m
+    bytes more.
 
     Five ranks, p = 4; the vector has the quarters a to d, and capital letters mark results:
 
@@ -174,10 +174,11 @@ _CUT: Final = 2**13
 async def two_level(channel: Channel, accumulator: Vector) -> None:
     """Reduce to one rank of each host, allreduce among these ranks, and broadcast the result within each host.
 
-    Not order-safe, because the ranks of a host need not be consecutive. Steps: ceil(log2 k) and 1 within a host of k
-    ranks; ceil(log2 h) between h hosts, or with long vectors the 2 * (h - 1) of the ring. Per rank, for m bytes: 1
-    message and m bytes sent; the leader sends k - 1 messages and (k - 1) * m bytes to its host. Together all leaders
-    send 2 * (h - 1) * m bytes of long vectors between hosts, the least possible. Any number of ranks.
+    Not order-safe, because the ranks of a host need not be consecutive. Steps: ceil(log2 k) + 1 within a host of k
+    ranks, and ceil(log2 h) between h hosts. With long vectors, `ring` takes 2 * (h - 1) steps between hosts instead.
+    Per rank, for m bytes: 1 message and m bytes sent; the leader sends k - 1 messages and (k - 1) * m bytes to its
+    host. Together all leaders send 2 * (h - 1) * m bytes of long vectors between hosts, the least possible. Any number
+    of ranks.
 
     Five ranks on two hosts:
 
@@ -196,13 +197,13 @@ async def two_level(channel: Channel, accumulator: Vector) -> None:
 
 
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
-    """Show the own contribution in shared memory; every rank combines the contributions of all.
+    """Put the own contribution into shared memory. Every rank combines the contributions of all ranks.
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
-    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. Vectors that are together longer than a slot go in
-    rounds, if the core has the operation, and each rank combines one of n parts. If ranks do not share memory, or not
-    yet, recursive doubling is used. Objects are always combined in the order of recursive doubling; vectors in slots
-    are combined from the last rank down.
+    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. If the n vectors together are longer than a slot
+    and the core has the operation, they are copied in rounds, and each rank combines one of n parts. If the ranks do
+    not (or not yet) share memory, recursive doubling is used. Objects are always combined in the order of recursive
+    doubling. Vectors in slots are combined from the last rank down.
 
     Five ranks, vectors:
 

@@ -1,7 +1,7 @@
 """Alltoall (section 4.8).
 
-Algorithms take the channel and two blocks per rank: a filled block with the data for the rank, and a block for the data
-from the rank. Outgoing and incoming blocks never share memory.
+Algorithms take the channel and two blocks for each rank: a filled block with the data to send to that rank, and a block
+for the data received from it. Outgoing and incoming blocks never share memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def linear(channel: Channel, outgoing: Sequence[Block], incoming: Sequence
 
 
 async def pairwise(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Send to the rank 1, 2, 3, ... places above, and receive from the rank as many places below.
+    """Send to the rank 1, 2, 3, ... places above, and receive from the rank at the same distance below.
 
     Each rank sends to one rank and receives from one rank at a time, so that large blocks do not crowd a link. Steps: n
     - 1. Per rank, for m bytes per pair: n - 1 messages and (n - 1) * m bytes are sent, and the same number received;
@@ -70,14 +70,14 @@ async def pairwise(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
 
 
 async def bruck(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Send blocks 1, 2, 4, ... places up, by the binary digits of their distance, many blocks in one message.
+    """In step k, send all blocks whose distance to go has the bit 2^k to the rank 2^k places above, in one message.
 
-    Steps: ceil(log2 n). Per rank, for m bytes per pair: ceil(log2 n) messages; the message of step k has the blocks
-    whose distance has the bit 2^k, at most n / 2 blocks. In all a rank sends about n / 2 * m * log2 n bytes: more
-    bytes than in a direct exchange, but fewer messages. This serves small blocks. Blocks are stored on the way, and
-    copied once into their places. Any number of ranks: distances are below n. Blocks must be equally long.
+    Steps: ceil(log2 n). Per rank, for m bytes per pair: ceil(log2 n) messages of at most n / 2 blocks. In all a rank
+    sends about n / 2 * m * log2 n bytes: more bytes than in a direct exchange, but fewer messages. This serves small
+    blocks. Blocks are stored on the way, and copied once into their places. Any number of ranks: distances are below n.
+    Blocks must be equally long.
 
-    Five ranks, the blocks of rank 0 for the others, and where they are after each step:
+    Five ranks; for each block that rank 0 sends, the rank that holds the block after each step:
 
         for rank     1   2   3   4
         start        0   0   0   0
@@ -108,8 +108,8 @@ async def two_level(channel: Channel, outgoing: Sequence[Block], incoming: Seque
     """Exchange within each host; blocks for other hosts go through the leaders, in one message per pair of hosts.
 
     Steps: 3, and the exchange within the hosts. Per rank, for m bytes per pair, on a host with k of n ranks: 1 message
-    of (n - k) * m bytes to the leader. The leader stores these k * (n - k) * m bytes, and sends them on in 1 message to
-    each other leader. Any number of ranks.
+    of (n - k) * m bytes to the leader. The leader stores the k * (n - k) * m bytes of its host, and forwards them in 1
+    message to each other leader. Any number of ranks.
 
     Five ranks on two hosts; the blocks, as source and destination, that cross:
 
@@ -158,11 +158,11 @@ async def two_level(channel: Channel, outgoing: Sequence[Block], incoming: Seque
 async def shm(
     channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block], otherwise: Substitute = linear
 ) -> None:
-    """Show the blocks for all other ranks in shared memory, and copy the blocks for this rank from their memory.
+    """Put the blocks for all other ranks into shared memory, and copy the blocks for this rank from the others' memory.
 
     Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
-    number of ranks. Blocks that are together longer than a slot go in rounds. If ranks do not share memory, or not yet,
-    `linear` is used.
+    number of ranks. If the blocks of a rank together are longer than a slot, they are copied in rounds. If the ranks do
+    not (or not yet) share memory, `linear` is used.
 
     Five ranks; the blocks that each shows, by destination:
 

@@ -14,10 +14,10 @@ NOTHING: Final = Block(memoryview(bytearray()))
 
 
 async def dissemination(channel: Channel) -> None:
-    """Send to the ranks at distance 1, 2, 4, ...; a message means that all ranks known to the sender have entered.
+    """Send to the rank at distance 1, 2, 4, ... to say that the sender and all ranks that it knows of have entered.
 
     Steps: ceil(log2 n). Per rank: ceil(log2 n) messages, no bytes. Any number of ranks: in the last step a rank may
-    hear of ranks that it knows already.
+    hear of ranks that it already knows to have entered.
 
     Five ranks, with sender and receiver of each message:
 
@@ -36,10 +36,10 @@ async def dissemination(channel: Channel) -> None:
 
 
 async def two_level(channel: Channel) -> None:
-    """Report to the leader of the host, and wait for its answer, which comes when all leaders have met.
+    """Report to the leader of the host, and wait for its answer. Leaders answer after a barrier among all leaders.
 
-    Steps: 2 within a host, and ceil(log2 h) between h hosts. Per rank: 1 message, no bytes; the leader of k ranks sends
-    k - 1 + ceil(log2 h). Any number of ranks.
+    Steps: 2 within a host, and ceil(log2 h) between h hosts. Per rank: 1 message without bytes. The leader of k ranks
+    sends k - 1 + ceil(log2 h) messages. Any number of ranks.
 
     Five ranks on two hosts:
 
@@ -60,8 +60,8 @@ async def two_level(channel: Channel) -> None:
 async def shm(channel: Channel, otherwise: Substitute = dissemination) -> None:
     """Post in shared memory, and wait until all others have posted; the last rank wakes the others.
 
-    Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. If ranks do not share memory, or not
-    yet, dissemination is used.
+    Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. If the ranks do not (or not yet) share
+    memory, dissemination is used.
 
     Five ranks that enter one after the other; the posts that each sees:
 

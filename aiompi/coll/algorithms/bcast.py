@@ -75,12 +75,12 @@ SEGMENT: Final = 128 * 2**10
 
 
 async def pipelined_chain(channel: Channel, block: Block, root: int) -> None:
-    """Receive segment after segment from the previous rank, and send each to the next rank while more arrive.
+    """Receive segments from the previous rank, and send each segment to the next rank while later segments arrive.
 
     Ranks are counted from the root. A block of m bytes has s = max(1, ceil(m / SEGMENT)) segments. Steps: n - 2 + s.
     Per rank, for m bytes: s messages and m bytes are sent, except by the last rank, and the same number received,
-    except by the root. Time: (n - 2 + s) * (alpha + m / s * beta); for many segments, the time of one message. Any
-    number of ranks.
+    except by the root. Time: (n - 2 + s) * (alpha + m / s * beta); with many segments, this approaches the time of one
+    message. Any number of ranks.
 
     Five ranks, root 0, three segments; the segments in transit in each step:
 
@@ -146,8 +146,8 @@ class ScatterBlocks:
 async def scatter_ring(channel: Channel, block: Block, root: int) -> None:
     """Scatter the block in n pieces along a binomial tree, then send the pieces around a ring.
 
-    Steps: ceil(log2 n) + n - 1. Per rank, for m bytes: in the scatter the root sends ceil(log2 n) messages and (n - 1)
-    / n * m bytes; any other rank sends at most the same number of messages with half the bytes. In the ring each rank
+    Steps: ceil(log2 n) + n - 1. Per rank, for m bytes: in the scatter the root sends ceil(log2 n) messages and
+    (n - 1) / n * m bytes; any other rank sends fewer messages, with at most half as many bytes. In the ring each rank
     sends n - 1 messages and (n - 1) / n * m bytes. Time: (ceil(log2 n) + n - 1) * alpha + 2 * (n - 1) / n * m * beta.
     So large blocks take twice the time of one message, for any n. Any number of ranks; pieces differ by at most one
     byte.
@@ -174,11 +174,10 @@ async def scatter_ring(channel: Channel, block: Block, root: int) -> None:
 async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) -> None:
     """Scatter the block along a binomial tree, then exchange pieces with the rank 1, 2, 4, ... places away.
 
-    Ranks are counted from the root; p is the largest power of two that is not above n, and there are p pieces.
-    Steps: 2 * log2 p. Per rank, for m bytes: log2 p messages and (p - 1) / p * m bytes. The root sends them in the
-    scatter, and each rank sends as much in the exchange. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta.
-    If n is not p: the ranks from p on get the whole block from the rank p places before them, in one more step of m
-    bytes for n - p ranks.
+    Ranks are counted from the root. The block is cut into p pieces, where p is the largest power of two <= n. Steps:
+    2 * log2 p. For m bytes, the root sends log2 p messages and (p - 1) / p * m bytes in the scatter, and each rank
+    sends the same amount in the exchange. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. If n is not p: in one
+    more step, each of the n - p ranks from p on gets the whole block (m bytes) from the rank p places before it.
 
     Five ranks, root 0, pieces a to d; the pieces that each rank holds after each step:
 
@@ -219,9 +218,9 @@ async def two_level(channel: Channel, block: Block, root: int) -> None:
     """Broadcast among the leaders of the hosts, then on each host.
 
     The root leads its host. Steps: ceil(log2 h) between h hosts, or for long blocks of buffers the steps of
-    `pipelined_chain`; then 1 within each host. Per rank, for m bytes: 1 message received; a leader may receive the
-    messages of the chain instead. The leader of k ranks sends them k - 1 messages and (k - 1) * m bytes. Between hosts
-    (h - 1) * m bytes, the least possible. Any number of ranks.
+    `pipelined_chain`; then 1 within each host. Per rank, for m bytes: 1 message received. In `pipelined_chain`, a
+    leader receives 1 message per segment instead. The leader of k ranks sends them k - 1 messages and (k - 1) * m
+    bytes. Between hosts (h - 1) * m bytes, the least possible. Any number of ranks.
 
     Five ranks on two hosts, root 1:
 
@@ -237,11 +236,11 @@ async def two_level(channel: Channel, block: Block, root: int) -> None:
 
 
 async def shm(channel: Channel, block: Block, root: int, otherwise: Substitute = linear) -> None:
-    """The root shows its block in shared memory, and each rank copies it from there. The root waits for no rank.
+    """The root puts its block into shared memory, and each other rank copies it. The root waits for no rank.
 
     Steps: 1. Per rank, for m bytes: no messages; m bytes copied; at most n - 1 wake-ups in all, by the root. Any number
-    of ranks. A block that is longer than a slot goes in rounds, and the root waits for the ranks that read it. If ranks
-    do not share memory, or not yet, `linear` is used.
+    of ranks. A block that is longer than a slot is copied in rounds. In this case the root waits until the other ranks
+    have read its slot. If the ranks do not (or not yet) share memory, `linear` is used.
 
     Five ranks, root 1:
 

@@ -44,7 +44,7 @@ COMM_FREE_TAG: Final = 230
 
 
 class Masters:
-    """The clients of a communicator, numbered by ascending rank of their masters; names are those of the standard.
+    """The clients of a communicator, numbered in the order of their masters' ranks. Method names are from the standard.
 
     Nothing is communicated, because all members know all clients.
 
@@ -163,7 +163,7 @@ class Span:
         return self._user
 
     def _listed(self, rank: int, clients: tuple[str, ...]) -> bool:
-        """Return True if a rank belongs to one of these clients, but not to the client of this rank."""
+        """Return True if `rank` belongs to one of `clients`, and not to the client of this process."""
         return bool(clients) and str(self._clients[rank]) in clients and not self.is_local(rank)
 
     @property
@@ -222,7 +222,7 @@ def high_parent(number: int) -> int:
 
 
 def high_children(number: int, n: int) -> list[int]:
-    """The children below n in the tree of highest bits, the one with the smallest bit first."""
+    """The children of `number` in the tree of highest bits over 0..n-1, the child with the smallest added bit first."""
     dim = cubedim(n)
     children = [number | 1 << bit for bit in range(highbit(number, dim) + 1, dim)]
     return [child for child in children if child < n]
@@ -234,7 +234,7 @@ def low_parent(number: int) -> int:
 
 
 def low_children(number: int, n: int) -> list[int]:
-    """The children below n in the tree of lowest bits, the one with the smallest bit first.
+    """The children of `number` in the tree of lowest bits over 0..n-1, the child with the smallest added bit first.
 
     The subtree of a child c of 0 has the numbers c..2c-1.
     """

@@ -15,12 +15,12 @@ from aiompi.comm import Channel
 
 
 async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
-    """Send the contributions to the next rank; then the ranks from 1 on scan the received contributions.
+    """Send the own contribution to the next rank. Then the ranks from 1 on run a scan of the received contributions.
 
-    Order-safe: each received result covers the ranks directly below those that this rank has combined so far. Steps: 1
-    + ceil(log2 (n - 1)). Per rank, for m bytes: at most 1 + ceil(log2(n - 1)) messages, of m bytes each: one to the
-    next rank, and one in each step of the scan that has a receiver. Rank 0 takes no part in the scan. Any number of
-    ranks.
+    Order-safe: each received result covers the ranks directly below the ranks that this rank has combined so far.
+    Steps: 1 + ceil(log2 (n - 1)). Per rank, for m bytes: at most 1 + ceil(log2(n - 1)) messages of m bytes each: one to
+    the next rank, and one in each scan step in which the receiver exists. Rank 0 takes no part in the scan. Any number
+    of ranks.
 
     Five ranks; contributions that are combined:
 
@@ -42,12 +42,12 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
 
 
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
-    """Show the own contribution in shared memory, and combine the contributions of the lower ranks.
+    """Put the own contribution into shared memory, and combine the contributions of the lower ranks.
 
-    Order-safe: a rank combines the contributions of the lower ranks from the nearest one down.
-    Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and at most (n - 2) * m combined, by the last rank;
-    n - 1 wake-ups in all. Any number of ranks. If ranks do not share memory, or not yet, or if vectors are too long,
-    recursive doubling is used.
+    Order-safe: a rank combines the contributions of the lower ranks from the nearest one down. Steps: 1. Per rank, for
+    m bytes: no messages; 2 * m bytes copied and at most (n - 2) * m bytes combined (in the last rank); n - 1 wake-ups
+    in all. Any number of ranks. If the ranks do not (or not yet) share memory, or if vectors are too long, recursive
+    doubling is used.
 
     Five ranks:
 

@@ -16,7 +16,7 @@ from aiompi.core.allocation import allocate
 
 
 async def linear(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
-    """Every rank sends to the root, which is ready for all at once.
+    """Every rank sends to the root, which starts all receives at once.
 
     Steps: 1. For m bytes per rank, the root receives n - 1 messages and (n - 1) * m bytes in this step; each other rank
     sends m bytes. Nothing is stored on the way. Any number of ranks.
@@ -37,12 +37,12 @@ async def linear(channel: Channel, own: Block, blocks: Sequence[Block] | None, r
 
 
 async def binomial(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
-    """Receive the blocks of the subtrees below, and send them to the parent behind the own block.
+    """Receive the blocks of the children's subtrees, and send the own block and these blocks to the parent.
 
-    Ranks are counted from the root; the subtree of a rank consists of ranks that follow it. Steps: ceil(log2 n). Per
-    rank, for m bytes each: 1 message sent, except by the root, with the k blocks of its subtree; the root receives
-    ceil(log2 n) messages and (n - 1) * m bytes. Up to n / 2 blocks of subtrees are stored on the way. Any number of
-    ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
+    Ranks are counted from the root. The subtree of a rank consists of this rank and the ranks directly after it. Steps:
+    ceil(log2 n). Per rank, for m bytes each: 1 message with the blocks of the own subtree is sent, except by the root.
+    The root receives ceil(log2 n) messages and (n - 1) * m bytes. Up to n / 2 blocks of subtrees are stored on the way.
+    Any number of ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
 
     Seven ranks, root 0, with the blocks that are sent:
 
@@ -77,9 +77,9 @@ async def binomial(channel: Channel, own: Block, blocks: Sequence[Block] | None,
 async def two_level(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
     """Gather to one rank of each host, which sends the blocks of its host to the root in one message.
 
-    The root leads its host. Steps: 2. The root receives h - 1 messages from h hosts, and k - 1 from its own host of k
-    ranks. Per rank, for m bytes each: 1 message and m bytes sent; the leader of k ranks sends k * m bytes, which it has
-    stored. Any number of ranks.
+    The root leads its host. Steps: 2. The root receives 1 message from each of the other h - 1 hosts, and k - 1
+    messages from its own host of k ranks. Per rank, for m bytes each: 1 message and m bytes sent. The leader of k ranks
+    stores k * m bytes and sends them. Any number of ranks.
 
     Five ranks on two hosts, root 1:
 
@@ -107,11 +107,11 @@ async def two_level(channel: Channel, own: Block, blocks: Sequence[Block] | None
 async def shm(
     channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int, otherwise: Substitute = linear
 ) -> None:
-    """Every rank shows its block in shared memory, and the root copies them from there. Only the root waits.
+    """Every rank puts its block into shared memory, and the root copies the blocks from there. Only the root waits.
 
-    Steps: 1. Per rank, for m bytes: no messages; m bytes copied, and by the root n * m; at most 1 wake-up in all, by
-    the last rank. Any number of ranks. If ranks do not share memory, or not yet, or if blocks are too long, `linear` is
-    used.
+    Steps: 1. Per rank, for m bytes: no messages; m bytes copied, and n * m bytes more by the root; at most 1 wake-up in
+    all, by the last rank. Any number of ranks. If the ranks do not (or not yet) share memory, or if blocks are too
+    long, `linear` is used.
 
     Five ranks, root 1:
 

@@ -2,17 +2,19 @@
 
 The standard prescribes every message between clients: its sender and receiver, its tag, context and content. Each
 client has a master, the lowest of its ranks. Short messages pass through the masters; messages of `xsize` bytes or more
-go directly from rank to rank. Up to `maxlinear` masters send directly to the root; more masters send along trees (see
-`clients`). The standard does not prescribe the messages within a client; the native algorithms run there.
+go directly from rank to rank. If there are at most `maxlinear` masters, they send directly to the root. Otherwise they
+send along trees (see `clients`). The standard does not prescribe the messages within a client; the native algorithms
+run there.
 
 Like the native algorithms, these algorithms move blocks and accumulators; the content is in external32. They take a
 channel of the communicator, from which `Span` derives the clients of the members. Messages of 0 bytes are sent, too.
 
-Chapter 4 has the collectives of MPI-1. Later collectives have no counterpart in other implementations of IMPI. They
-work between clients only if all clients of the job are aiompi; then they run native algorithms with `EXTENSION_TAG`.
-Reduce_scatter_block is a Reduce_scatter with equal counts, and Alltoallw is an Alltoallv. Nonblocking collectives send
-the same messages as blocking ones. Nonblocking collectives on one communicator run one after the other, in the order of
-their starts, because tags do not distinguish them. A persistent collective adds its own number to all tags.
+Chapter 4 has the collectives of MPI-1. Later collectives have no counterpart in other implementations of IMPI. Between
+clients, these later collectives work only if all clients of the job are aiompi. They then run the native algorithms
+with `EXTENSION_TAG`. Reduce_scatter_block is a Reduce_scatter with equal counts, and Alltoallw is an Alltoallv.
+Nonblocking collectives send the same messages as blocking ones. Nonblocking collectives on one communicator run one
+after the other, in the order of their starts, because tags do not distinguish them. A persistent collective adds its
+own number to all tags.
 """
 
 from __future__ import annotations
@@ -54,9 +56,10 @@ from aiompi.engine import Engine, Request
 async def barrier(channel: Channel) -> None:
     """Wait within the client, then between the masters, then tell the client.
 
-    Between clients, for M masters: 2 * (M - 1) messages without bytes. Up to `maxlinear` masters all report to rank 0,
-    which then answers in their order. More masters report along the tree of highest bits over master numbers, the child
-    with the largest bit first. The answers go back along the tree, to the child with the smallest bit first.
+    Between clients, for M masters: 2 * (M - 1) messages without bytes. If there are at most `maxlinear` masters, all
+    report to rank 0, which then answers in the order of their numbers. Otherwise reports go up the tree of highest bits
+    over master numbers, from the child with the largest bit first. The answers go down this tree, to the child with the
+    smallest bit first.
 
     Six clients of two ranks, up and down:
 
@@ -84,12 +87,12 @@ async def _between_masters(span: Span, nothing: Block) -> None:
 
 
 async def bcast(channel: Channel, block: Block, root: int) -> None:
-    """From the root to the masters of the other clients, then within each client.
+    """Send from the root to the masters of the other clients, then broadcast within each client.
 
-    Between clients, for M masters and m bytes: M - 1 messages of m bytes, whatever m is. Up to `maxlinear` masters get
-    the message from the root in the order of their numbers. More masters get the message along the tree of highest bits
-    over relative numbers, the child with the smallest bit first. The master of the root's client takes part only if it
-    is the root.
+    Between clients, for M masters and m bytes: M - 1 messages of m bytes, for any m. If there are at most `maxlinear`
+    masters, the root sends to all of them, in the order of their numbers. Otherwise messages go down the tree of
+    highest bits over relative numbers, to the child with the smallest bit first. The master of the root's client takes
+    part in this only if it is the root.
 
     Six clients of two ranks, root 5, whose relative numbers are 0: 5, 1: 6, 2: 8, 3: 10, 4: 0, 5: 2:
 
@@ -128,8 +131,9 @@ _INT4: Final = struct.Struct(">i")
 async def are_short(channel: Channel, blocks: Sequence[Block] | None, root: int) -> bool:
     """Return True if the blocks are short enough to be sent together; the root decides for all ranks.
 
-    The root broadcasts the length of the longest block as one IMPI_INT4, or 0 if it is more than `xsize`. So a length
-    of exactly `xsize` is short, unlike in Gather, and blocks that are all empty are long.
+    The root broadcasts the length of the longest block as one IMPI_INT4, or 0 if this length is more than `xsize`. So a
+    length of exactly `xsize` counts as short, although it is long in Gather. If all blocks are empty, they count as
+    long.
 
     Args:
         blocks: the blocks at the root, None elsewhere.
@@ -164,10 +168,10 @@ async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, r
 async def collect(span: Span, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
     """The masters collect the contributions of their clients, and send them to the root.
 
-    A client's buffer has its blocks in rank order. Between clients, for M masters: M - 1 messages. Up to `maxlinear`
-    masters send directly to the root, except the master of its client. More masters send buffers along the tree of
-    lowest bits over relative numbers. Each master appends the buffers of its children to its own buffer, the child with
-    the smallest bit first. So a buffer has the clients in the order of relative numbers.
+    A client's buffer has its blocks in rank order. Between clients, for M masters: M - 1 messages. If there are at most
+    `maxlinear` masters, all except the master of the root's client send directly to the root. Otherwise they send
+    buffers up the tree of lowest bits over relative numbers. Each master appends the buffers of its children to its own
+    buffer, the child with the smallest bit first. So a buffer has the clients in the order of relative numbers.
 
     Six clients of two ranks, root 5, and the ranks whose blocks are sent:
 
@@ -190,7 +194,7 @@ async def collect(span: Span, own: Block, blocks: Sequence[Block] | None, root: 
 
 
 def _sources(span: Span, root: int) -> list[tuple[int, list[int]]]:
-    """Return the ranks that send to the root; for each, the ranks whose blocks its message contains."""
+    """Return (sender, ranks) for each message to the root. The message contains the blocks of these ranks."""
     masters = span.masters
     if span.linear:
         return [(masters.master_rank(number), list(masters.locals_to_master(number))) for number in span.others(root)]
@@ -203,7 +207,7 @@ def _sources(span: Span, root: int) -> list[tuple[int, list[int]]]:
 
 
 async def _pass_on(span: Span, parts: list[Block], root: int, relative: int) -> None:
-    """Send the blocks of the own client, and of the clients below it in the tree."""
+    """Send the blocks of the own client, and of the clients in its subtree, to the parent."""
     target = root
     if not span.linear:
         target = span.endpoint(low_parent(relative), root)
@@ -266,8 +270,8 @@ async def _first(engine: Engine, arrivals: Sequence[BlockReceive]) -> BlockRecei
 async def allgather(channel: Channel, blocks: Sequence[Block]) -> None:
     """Gather to rank 0, then Bcast of all blocks in rank order.
 
-    Between clients, for n ranks of m bytes: the messages of Gather, which depend on m, and the messages of a Bcast of n
-    * m bytes.
+    Between clients, for n ranks of m bytes: the messages of Gather for this m, and the messages of a Bcast of n * m
+    bytes.
 
     Args:
         blocks: a block with memory for each rank; this rank's block is filled.
@@ -318,8 +322,8 @@ async def distribute(
 ) -> None:
     """The root sends each other client its blocks, and the masters distribute them.
 
-    Between clients: M - 1 messages, from the root to the masters in their order, with the blocks of the client in rank
-    order. A tree is never used.
+    Between clients: M - 1 messages, from the root to the other masters in the order of their numbers. Each message has
+    the blocks of the master's client in rank order. A tree is never used.
 
     Args:
         lengths: of the blocks of the own client; used at its master.
@@ -372,10 +376,11 @@ async def _lengths(span: Span, own: Block) -> list[int] | None:
 async def reduce_commutative(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Each client combines its contributions, then the masters send the results to the root.
 
-    Not order-safe. Between clients, for M masters and m bytes: M - 1 messages of m bytes. Up to `maxlinear` masters
-    send directly to the root, which combines the results in the order of master numbers. More masters send along the
-    tree of lowest bits over relative numbers, where each master combines the results of its children, the child with
-    the smallest bit first. The received operand comes first in each combination, so that results are always the same.
+    Not order-safe. Between clients, for M masters and m bytes: M - 1 messages of m bytes. If there are at most
+    `maxlinear` masters, they send directly to the root, which combines the results in the order of master numbers.
+    Otherwise they send up the tree of lowest bits over relative numbers. Each master combines the results of its
+    children, the child with the smallest bit first. In each combination the received operand comes first, so that
+    results are always the same.
 
     Six clients of two ranks, root 5:
 
@@ -466,7 +471,7 @@ async def reduce_scatter_ordered(channel: Channel, accumulator: Accumulator, cou
 
 
 async def scan(channel: Channel, accumulator: Accumulator) -> None:
-    """From rank to rank: each combines the result of the rank below with its own, and sends it to the rank above.
+    """Each rank combines the result of the rank below with its own contribution, and sends this to the rank above.
 
     Order-safe. Between clients, for m bytes: a message of m bytes between neighbouring ranks of different clients.
 
@@ -508,14 +513,15 @@ async def alltoall(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
 
 
 async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
-    """Send the blocks for other clients to the masters, and from there to the other masters.
+    """Send the blocks for other clients to the own master, which exchanges them with the other masters.
 
     Args:
-        row: the blocks of this rank for other clients, in the order of their masters and then of ranks.
+        row: the blocks of this rank for other clients, ordered by master number and then by rank.
         nbytes: length of a block.
 
     Returns:
-        At a master: for each rank of its client, the blocks from other clients, in the same order. Elsewhere None.
+        At a master: for each rank of its client, the blocks from other clients, in the same order as in `row`.
+        Elsewhere None.
     """
     channel, masters, width = span.channel, span.masters, span.local.size
     rows = [Block() for _ in range(width)] if span.is_master else None

@@ -34,7 +34,7 @@ async def barrier(channel: Channel) -> None:
 
 
 async def bcast(channel: Channel, block: Block, root: int) -> None:
-    """From the root to the leader of the remote group, and on along a tree.
+    """Send from the root to the leader of the remote group, which broadcasts in its group along a tree.
 
     Args:
         block: filled at the root; unused at the other ranks of its group.
@@ -72,7 +72,7 @@ async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block, 
 
 
 async def exchange(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Between all ranks of one group and all of the other: Alltoall, and Allgather with one block for all."""
+    """Exchange blocks between all ranks of both groups, for Alltoall, and for Allgather with one block for all."""
     arrivals = [block.irecv(channel, source) for source, block in enumerate(incoming)]
     sends = [block.isend(channel, target) for target, block in enumerate(outgoing)]
     for arrival in arrivals:
@@ -85,7 +85,8 @@ async def reduce(channel: Channel, accumulator: Accumulator, root: int) -> None:
     """Within the contributing group to its leader, and from there to the root.
 
     Args:
-        accumulator: the contribution; at the root it becomes the result; unused at the other ranks of its group.
+        accumulator: the contribution. At the root it becomes the result. The other ranks of the root's group do not use
+            it.
         root: ROOT, PROC_NULL or its rank.
     """
     if root >= 0:

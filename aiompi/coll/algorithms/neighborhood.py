@@ -81,7 +81,7 @@ async def exchange(
 ) -> None:
     """Start the receives from all neighbours, then the sends to all neighbours, and wait for all of them.
 
-    Steps: 1. Per rank: a message sent for each edge that leads from it, straight to the neighbour.
+    Steps: 1. Per rank: 1 message for each outgoing edge, sent directly to the neighbour.
 
     Args:
         outgoing: the block for each neighbour; blocks for PROC_NULL are unused.

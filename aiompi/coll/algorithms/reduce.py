@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def linear(channel: Channel, accumulator: Vector, root: int) -> None:
-    """Every rank sends to the root, which is ready for all at once, and combines from the last rank downwards.
+    """Every rank sends to the root. The root starts all receives at once, and combines from the last rank down.
 
     Order-safe. The order of combining does not depend on the root, so every root gets the same bits. Steps: 1. Per
     rank, for m bytes: 1 message sent, except by the root, which receives n - 1 messages into separate memory and
@@ -54,9 +54,9 @@ async def binomial(channel: Channel, accumulator: Accumulator, root: int) -> Non
     """Combine neighbouring blocks of 1, 2, 4, ... ranks, until one block is left.
 
     The first rank of a block holds the partial result of the block; if the root is in the block, the root holds it. Of
-    two blocks, the block without the root sends. Order-safe. The brackets are the same for every root, and so the
-    result is the same to the last bit. Steps: ceil(log2 n). Per rank, for m bytes: 1 message sent, except by the root;
-    at most ceil(log2 n) received. Any number of ranks: a block without a neighbour waits for a later step.
+    two blocks, the block without the root sends. Order-safe. Operands are bracketed in the same way for every root, so
+    the result is the same to the last bit. Steps: ceil(log2 n). Per rank, for m bytes: 1 message sent, except by the
+    root; at most ceil(log2 n) received. Any number of ranks: a block without a neighbour waits for a later step.
 
     Seven ranks, root 5:
 
@@ -105,7 +105,7 @@ class Half(NamedTuple):
 
 
 async def halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: int) -> list[Half]:
-    """Combine halves with the partner 1, 2, 4, ... positions away, until each position has its piece of the result.
+    """Exchange and combine halves with the partner 1, 2, 4, ... positions away, until each has its piece of the result.
 
     The partners hold results of neighbouring ranges of ranks, so operands stay in the order of ranks. The position with
     bit 0 keeps the lower half.
@@ -130,12 +130,13 @@ async def halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: int
 async def rabenseifner(channel: Channel, accumulator: Vector, root: int) -> None:
     """Combine ever smaller halves of the vector, until each rank has a piece of the result, and gather the pieces.
 
-    Order-safe: partners hold results of neighbouring blocks of ranks; the brackets are the same for every root. Steps:
-    2 * log2 p, p being the largest power of two that is not above n. Per rank, for m bytes: in the first half, log2 p
-    messages and (p - 1) / p * m bytes sent and combined. In the second half, one message of at most m / 2 bytes, except
-    by the root, which receives (p - 1) / p * m bytes. Time: 2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma).
-    If n is not p: first, the 2 * (n - p) lowest ranks combine in pairs, in one more step with a message of m bytes. Of
-    each pair, the even rank or the root goes on.
+    Order-safe: partners hold results of neighbouring blocks of ranks, and operands are bracketed in the same way for
+    every root. Steps: 2 * log2 p, where p is the largest power of two <= n. Per rank, for m bytes: in the first half,
+    log2 p messages and (p - 1) / p * m bytes sent and combined. In the second half, one message of at most m / 2 bytes,
+    except by the root, which receives (p - 1) / p * m bytes. Time:
+    2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma). If n is not p: first, the 2 * (n - p) lowest ranks
+    combine in pairs, in one more step with a message of m bytes. Of each pair, only the even rank or the root
+    continues.
 
     Five ranks, p = 4, root 0; the vector has the quarters a to d, and capital letters mark results:
 
@@ -166,12 +167,12 @@ async def rabenseifner(channel: Channel, accumulator: Vector, root: int) -> None
 
 
 async def two_level(channel: Channel, accumulator: Accumulator, root: int) -> None:
-    """Reduce to the first rank of each host, then from these ranks to one on the root's host, and there to the root.
+    """Reduce to the first rank of each host, then to the first rank of the root's host, then send to the root.
 
-    Not order-safe, because the ranks of a host need not be consecutive. The brackets are the same for every root.
-    Steps: ceil(log2 k) within a host of k ranks, ceil(log2 h) between h hosts, and 1 if the root is not the first rank
-    of its host. Per rank, for m bytes: 1 message and m bytes sent, except by the root. Between hosts (h - 1) * m bytes,
-    the least possible. Any number of ranks.
+    Not order-safe, because the ranks of a host need not be consecutive. Operands are bracketed in the same way for
+    every root. Steps: ceil(log2 k) within a host of k ranks, ceil(log2 h) between h hosts, and 1 if the root is not the
+    first rank of its host. Per rank, for m bytes: 1 message and m bytes sent, except by the root. Between hosts
+    (h - 1) * m bytes, the least possible. Any number of ranks.
 
     Five ranks on two hosts, root 1:
 
@@ -196,13 +197,13 @@ async def two_level(channel: Channel, accumulator: Accumulator, root: int) -> No
 
 
 async def shm(channel: Channel, accumulator: Accumulator, root: int, otherwise: Substitute = binomial) -> None:
-    """Show the own contribution in shared memory, where the root combines all contributions from the last rank down.
+    """Put the own contribution into shared memory. The root combines all contributions from the last rank down.
 
-    Order-safe. The brackets are the same for every root, and so the result is the same to the last bit. Steps: 1. Per
-    rank, for m bytes: no messages; m bytes copied, and by the root (n - 1) * m combined; n - 1 wake-ups in all: every
-    rank waits until all have shown their contributions. Any number of ranks. Vectors that are longer than a slot go in
-    rounds, if the core has the operation, and each rank combines one of n parts. If ranks do not share memory, or not
-    yet, a binomial tree is used.
+    Order-safe. Operands are bracketed in the same way for every root, so the result is the same to the last bit. Steps:
+    1. Per rank, for m bytes: no messages; m bytes copied, and (n - 1) * m bytes combined by the root; n - 1 wake-ups in
+    all: every rank waits until all have shown their contributions. Any number of ranks. If vectors are longer than a
+    slot and the core has the operation, they are copied in rounds, and each rank combines one of n parts. If the ranks
+    do not (or not yet) share memory, a binomial tree is used.
 
     Five ranks, root 1:
 

@@ -18,10 +18,10 @@ from aiompi.comm import Channel
 async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
     """Exchange segments with the ranks 1, 2, 3, ... places away on both sides.
 
-    Order-safe: a rank's partial result covers neighbouring ranks, and grows by one rank at either end.
-    Steps: n - 1; ranks in the middle need fewer steps, but send twice as much in each step. Per rank, for m bytes in
-    all: n - 1 messages and m bytes less the own segment sent. For equal segments a rank sends (n - 1) / n * m bytes,
-    the least possible, and makes n - 1 combinations of m / n bytes. Any number of ranks; segments may differ in length.
+    Order-safe: a rank's partial result covers consecutive ranks, and each step adds one rank at each end. Steps: n - 1;
+    ranks in the middle need fewer steps, but send twice as much in each step. Per rank, for m bytes in all: n - 1
+    messages and m bytes less the own segment sent. For equal segments a rank sends (n - 1) / n * m bytes, the least
+    possible, and makes n - 1 combinations of m / n bytes. Any number of ranks; segments may differ in length.
 
     Five ranks; contributions that are combined in their segments:
 
@@ -48,14 +48,14 @@ async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int])
 
 
 async def recursive_halving(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
-    """Exchange halves of the segments with the partner p / 2, p / 4, ... 1 places away; each keeps its own side.
+    """Exchange halves of the segments with the partner p / 2, p / 4, ... 1 places away; keep the own segment's half.
 
-    Not order-safe: partners do not hold results of neighbouring blocks of ranks. Steps: log2 p, p being the largest
-    power of two that is not above n. Per rank, for m bytes in equal segments: log2 p messages and (p - 1) / p * m bytes
-    are sent, and the same number received and combined. Time: log2 p * alpha + (p - 1) / p * m * (beta + gamma). If n
-    is not p: of the first 2 * (n - p) ranks, each odd one gives its contribution to the even rank below, and gets its
-    segment from that rank. This makes two steps and m * (1 + 1 / n) bytes more. A half that represents more ranks is
-    larger. Segments may differ in length.
+    Not order-safe: partners do not hold results of neighbouring blocks of ranks. Steps: log2 p, where p is the largest
+    power of two <= n. Per rank, for m bytes in equal segments: log2 p messages and (p - 1) / p * m bytes are sent, and
+    the same number received and combined. Time: log2 p * alpha + (p - 1) / p * m * (beta + gamma). If n is not p: of
+    the first 2 * (n - p) ranks, each odd rank gives its contribution to the even rank below, and gets its segment from
+    that rank. This makes two steps and m * (1 + 1 / n) bytes more. A half that represents more ranks is larger.
+    Segments may differ in length.
 
     Five ranks, p = 4, segments a to e; the segments on which a rank still works:
 
@@ -99,14 +99,14 @@ async def _halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: in
 
 
 async def shm(channel: Channel, accumulator: Vector, counts: Sequence[int], otherwise: Substitute = pairwise) -> None:
-    """Show the own contribution in shared memory, and combine the own segment of all contributions.
+    """Put the own contribution into shared memory, and combine the own segment of all contributions.
 
     Order-safe: a rank combines the contributions from the last rank down; if the operation commutes, it begins with its
-    own contribution. Steps: 1. Per rank, for m bytes in all: no messages; m bytes and the own segment copied, and n - 1
-    times the own segment combined; n - 1 wake-ups in all. Any number of ranks; segments may differ in length. If ranks
-    do not share memory, or not yet, or if vectors are too long, `pairwise` is used.
+    own contribution. Steps: 1. Per rank, for m bytes in all: no messages; m bytes and the own segment copied, and
+    (n - 1) times the length of the own segment combined; n - 1 wake-ups in all. Any number of ranks; segments may
+    differ in length. If the ranks do not (or not yet) share memory, or if vectors are too long, `pairwise` is used.
 
-    Five ranks; the segments a to e that each rank shows, and in capital letters the segments of the result:
+    Five ranks; the segments a to e in the slot of each rank, and in capital letters the segments of the result:
 
         in the slots      abcde   abcde   abcde   abcde   abcde
         result            A        B        C        D        E

@@ -11,7 +11,7 @@ from aiompi.comm import Channel
 
 
 async def linear(channel: Channel, accumulator: Accumulator) -> None:
-    """Receive the result of the rank below, combine it with the own contribution, and send it to the rank above.
+    """Combine the result of the rank below with the own contribution, and send the new result to the rank above.
 
     Order-safe. Steps: n - 1. Per rank, for m bytes: 1 combination, and 1 message with m bytes sent, the least possible;
     the last rank sends none. Any number of ranks.
@@ -30,11 +30,11 @@ async def linear(channel: Channel, accumulator: Accumulator) -> None:
 
 
 async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
-    """Send the partial result to the rank 1, 2, 4, ... places above, which covers twice as many ranks in each step.
+    """Send the partial result to the rank 1, 2, 4, ... places above. Each step doubles the ranks that results cover.
 
-    Order-safe: each received result covers the ranks directly below those that this rank has combined so far. Steps:
-    ceil(log2 n). Per rank, for m bytes: at most ceil(log2 n) messages and m * ceil(log2 n) bytes sent: one message in
-    each step that has a receiver. Any number of ranks: the ranks at the ends send or receive less.
+    Order-safe: each received result covers the ranks directly below the ranks that this rank has combined so far.
+    Steps: ceil(log2 n). Per rank, for m bytes: at most ceil(log2 n) messages and m * ceil(log2 n) bytes sent: one
+    message in each step in which the receiver exists. Any number of ranks: the ranks at the ends send or receive less.
 
     Five ranks; contributions that are combined:
 
@@ -63,12 +63,11 @@ async def scan(channel: Channel, accumulator: Accumulator, first: int) -> None:
 
 
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
-    """Show the own contribution in shared memory, and combine the contributions of the ranks up to this one.
+    """Put the own contribution into shared memory, and combine the contributions of the ranks up to this one.
 
-    Order-safe: a rank combines the contributions from its own down. Steps: 1. Per rank, for m
-    bytes: no messages; 2 * m bytes copied and at most (n - 1) * m combined, by the last rank; n - 1 wake-ups in all.
-    Any number of ranks. If ranks do not share memory, or not yet, or if vectors are too long, recursive doubling is
-    used.
+    Order-safe: a rank combines the contributions from its own down. Steps: 1. Per rank, for m bytes: no messages; 2 * m
+    bytes copied and at most (n - 1) * m bytes combined (in the last rank); n - 1 wake-ups in all. Any number of ranks.
+    If the ranks do not (or not yet) share memory, or if vectors are too long, recursive doubling is used.
 
     Five ranks:
 

@@ -37,11 +37,11 @@ async def linear(channel: Channel, blocks: Sequence[Block] | None, own: Block, r
 
 
 async def binomial(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
-    """Receive the blocks of the own subtree from the parent, and forward the blocks of the subtrees below.
+    """Receive the blocks of the own subtree from the parent, and send each child the blocks of its subtree.
 
     Ranks are counted from the root; the blocks of a subtree are consecutive. Steps: ceil(log2 n). Per rank, for m bytes
     each: 1 message received, except by the root. The root sends ceil(log2 n) messages and (n - 1) * m bytes, any other
-    rank at most the same number of messages with half the bytes. Up to n / 2 blocks of subtrees are stored on the way.
+    rank sends fewer messages, with at most half as many bytes. Up to n / 2 blocks of subtrees are stored on the way.
     Any number of ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
 
     Seven ranks, root 0, with the blocks that are sent:
@@ -79,9 +79,9 @@ async def binomial(channel: Channel, blocks: Sequence[Block] | None, own: Block,
 async def two_level(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
     """Send the blocks of each host to its leader in one message; the leader distributes them.
 
-    The root leads its host. Steps: 2. The root sends h - 1 messages to h hosts, and k - 1 to its own host of k ranks.
-    Per rank, for m bytes each: 1 message and m bytes received; the leader of k ranks receives k * m bytes, and stores
-    them. Any number of ranks.
+    The root leads its host. Steps: 2. The root sends 1 message to each of the other h - 1 hosts, and k - 1 messages
+    within its own host of k ranks. Per rank, for m bytes each: 1 message and m bytes received. The leader of k ranks
+    receives and stores k * m bytes. Any number of ranks.
 
     Five ranks on two hosts, root 1:
 
@@ -109,11 +109,11 @@ async def two_level(channel: Channel, blocks: Sequence[Block] | None, own: Block
 async def shm(
     channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int, otherwise: Substitute = linear
 ) -> None:
-    """The root shows all blocks in shared memory, and each rank copies its own block. The root waits for no rank.
+    """The root puts all blocks into shared memory, and each rank copies its own block. The root waits for no rank.
 
-    Steps: 1. Per rank, for m bytes per rank: no messages; m bytes copied, and by the root n * m; at most n - 1 wake-ups
-    in all, by the root. Any number of ranks. If ranks do not share memory, or not yet, or if the blocks together are
-    too long, `linear` is used.
+    Steps: 1. Per rank, for m bytes per rank: no messages; m bytes copied, and n * m bytes more by the root; at most
+    n - 1 wake-ups in all, by the root. Any number of ranks. If the ranks do not (or not yet) share memory, or if the
+    blocks together are too long, `linear` is used.
 
     Five ranks, root 1:
 

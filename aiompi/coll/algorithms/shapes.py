@@ -46,7 +46,7 @@ class Tree:
 
 
 class Pof2:
-    """The position of a rank when any number of ranks is reduced to a power of two, for algorithms that need a power.
+    """Maps any number of ranks to a power of two of positions, for algorithms that need a power of two.
 
     Let p be the largest power of two that is at most n. The first 2 * (n - p) ranks form pairs of neighbours, and one
     rank of each pair represents both. This leaves p positions, in the order of the ranks.
@@ -80,15 +80,15 @@ class Pof2:
         return self._root if self._root // 2 == position else 2 * position
 
     def first(self, position: int) -> int:
-        """Return the first rank that a position represents; for the position `power`, the number of ranks."""
+        """Return the first rank that a position represents. The end position, `power`, gives the number of ranks."""
         return position + min(position, self.pairs)
 
 
 class Levels:
     """The hosts of a communicator, for one call of a `two_level` algorithm.
 
-    A host is a set of ranks that share memory. One rank of each host is its leader: the first rank, or `root` on its
-    host. A rank that shares memory with no other rank is the leader of a separate host.
+    A host is a set of ranks that share memory. One rank of each host is its leader: `root` on the host of `root`, and
+    the first rank on other hosts. A rank that shares memory with no other rank is the leader of a separate host.
 
     Args:
         channel: of the call.

@@ -95,10 +95,11 @@ class Cartesian:
         """Return the rank of the process at some coordinates (MPI_Cart_rank, section 6.5.4).
 
         Args:
-            coords: one for each dimension; in a periodic dimension any integer, which wraps around.
+            coords: one coordinate for each dimension. In a periodic dimension any integer is valid, and wraps around.
 
         Raises:
-            InvalidArgumentError: a coordinate is outside a dimension that is not periodic, or their number is wrong.
+            InvalidArgumentError: a coordinate is outside a dimension that is not periodic, or there is not one
+                coordinate for each dimension.
             TypeError: not a sequence of integers.
         """
         coords = integers(coords, "coords")
@@ -167,7 +168,8 @@ class Cartesian:
         """Return the sources and destinations of neighbourhood collectives (section 7.6 of MPI-3.1).
 
         Returns:
-            Twice the same list: for each dimension the previous process and the next one, or PROC_NULL.
+            (sources, destinations). Both are the same list: for each dimension the previous process, then the next
+            process; PROC_NULL beyond a border.
         """
         beside = [other for direction in range(self.ndims) for other in self.shift(rank, direction, 1)]
         return beside, beside
@@ -178,7 +180,8 @@ def Compute_dims(nnodes: int, dims: int | Sequence[int]) -> list[int]:
 
     Args:
         nnodes: processes in the grid.
-        dims: number of dimensions, or one item for each: 0 for a dimension to be chosen, else its size.
+        dims: number of dimensions, or a list with one item for each dimension: its size, or 0 if the size is to be
+            chosen.
 
     Returns:
         The dimensions. The chosen dimensions are in descending order; the first is as small as possible, then the

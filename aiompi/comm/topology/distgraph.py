@@ -46,8 +46,8 @@ class DistributedGraph:
 
         Args:
             sources, destinations: ranks; None for no edges.
-            sourceweights, destweights: one non-negative weight for each rank; None or UNWEIGHTED for a graph without
-                weights, WEIGHTS_EMPTY for no edges in a graph with weights.
+            sourceweights, destweights: one non-negative weight for each rank. None or UNWEIGHTED: the graph has no
+                weights. WEIGHTS_EMPTY: the graph has weights, but this side has no edges.
             size: number of processes.
 
         Raises:
@@ -90,7 +90,7 @@ class DistributedGraph:
 def split_edges(
     sources: Sequence[int], degrees: Sequence[int], destinations: Sequence[int], weights: Weights, size: int
 ) -> tuple[list[Edges], bool]:
-    """Sort the edges that this process names by the ranks that must know them (MPI_Dist_graph_create, MPI-2.2).
+    """Find, for each rank, the edges named by this process that the rank must know (MPI_Dist_graph_create, MPI-2.2).
 
     Args:
         sources: ranks from which edges lead.
@@ -100,8 +100,8 @@ def split_edges(
         size: number of processes.
 
     Returns:
-        For each rank, the edges that this process must send to the rank, for `DistributedGraph.gathered`; and True if
-        there are weights.
+        (edges, weighted): for each rank, the edges that this process must send to the rank, which passes them to
+        `DistributedGraph.gathered`; True if there are weights.
 
     Raises:
         InvalidRankError: there is no such process.

@@ -38,7 +38,7 @@ class Graph:
         Args:
             index: see the attribute. As in mpi4py, the index may have the compressed form: 0, followed by the values of
                 the attribute. An index that begins with 0 and ends with the number of edges counts as compressed. So
-                give the compressed form, which has one more 0, if the first node has no neighbour.
+                pass the compressed form if the first node has no neighbour; the index then begins with two zeros.
             edges: see the attribute.
             size: number of processes; the graph may leave some out.
 

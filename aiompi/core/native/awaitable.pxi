@@ -6,7 +6,7 @@
 
 cdef extern from *:
     """
-    /* Return how many frames of its origin a call notes, as a coroutine does: more than 0 in asyncio's debug mode. */
+    /* Return how many frames a call records as its origin, like a coroutine; 0 without asyncio's debug mode. */
     static int origin_depth(void) { return PyThreadState_Get()->coroutine_origin_tracking_depth; }
 
     /* Make `step` the am_send of a class: as for coroutines, a step then ends without raising StopIteration. */
@@ -27,7 +27,7 @@ cdef enum:  # what has become of an operation that is to be awaited
 
 
 cdef class AwaitableCall(Request):
-    """The request of a call that belongs to the code that awaits the call, as in `await comm.send(obj, dest)`.
+    """The request of a call, owned by the code that awaits the call, as in `await comm.send(obj, dest)`.
 
     It is awaited once. If the await is cancelled or times out, the operation is withdrawn as far as possible. The
     withdrawal waits until no other process writes into the operation's memory. A warning reports a message that is lost
@@ -120,7 +120,7 @@ cdef class AwaitableCall(Request):
         raise StopIteration(value)
 
     cdef bint at_once(self, Request operation) except -1:
-        """Return True if the operation is complete, after a brief poll, and the event loop needs no turn first."""
+        """Poll briefly; return True if the operation is complete, and the event loop needs no turn first."""
         engine = operation._engine
         if operation._done:
             return needs_no_turn(engine)
@@ -154,7 +154,7 @@ cdef class AwaitableCall(Request):
         return _left(self, kind, error, traceback)
 
     cdef int let_go(self) except -1:
-        """Replace an operation that has failed or was withdrawn by one that has only its words and its outcome.
+        """Replace the failed or withdrawn operation by a request that has only its description and its outcome.
 
         A traceback may refer to this object for long, and would keep the operation's memory alive.
         """
@@ -230,7 +230,7 @@ cdef class AwaitableCall(Request):
 
 
 cdef int take_step(object self, object value, PyObject **got) except -1:
-    """Make the first or the next step: `am_send` of the class, with PYGEN_RETURN or PYGEN_NEXT as its result."""
+    """Make the first or the next step. This is the `am_send` of the class; it returns PYGEN_RETURN or PYGEN_NEXT."""
     cdef AwaitableCall awaited = <AwaitableCall>self
     cdef Request operation = awaited._operation
     cdef int status

@@ -45,7 +45,7 @@ cdef bint is_array(object spec):
 
 
 def plain_bytes(array):
-    """Return the memory of a NumPy array of plain numbers without gaps, in the array's own order.
+    """Return the memory of a NumPy array of plain numbers without gaps, in the order of memory.
 
     Returns:
         None for all other objects.
@@ -75,9 +75,9 @@ def overlap(one, other):
 def outgoing(spec):
     """Return the bytes to send for a buffer specification of a common kind, as a copy if they are few.
 
-    The common kinds are NumPy arrays of plain numbers: those without gaps, in the order of memory, and short ones with
-    gaps, in the order of the indices. [memory, type] and [memory, count, type] are common too, if the memory is
-    contiguous, and the message is short or the memory is an array.
+    The common kinds are NumPy arrays of plain numbers. An array without gaps is sent in the order of memory, a short
+    array with gaps in the order of the indices. [memory, type] and [memory, count, type] are common too, if the memory
+    is contiguous and either the message is short or the memory is an array.
 
     Returns:
         None for all other specifications, and for wrong ones.
@@ -93,7 +93,7 @@ def outgoing(spec):
 
 
 def incoming(spec):
-    """Return the memory that a buffer specification names as the destination of a message, in its own order.
+    """Return the memory of a buffer specification as the destination of a message, in the order of memory.
 
     Returns:
         None where `outgoing` returns None, for read-only memory, and for memory into which a message must be unpacked.

@@ -26,7 +26,7 @@ def know(operations, in_place):
 
 
 def combines(array, op):
-    """Return True if the core combines arrays of the type of this one with an operation."""
+    """Return True if the core can combine arrays of the same type as this array with an operation."""
     cdef size_t size = 1
     cdef int operation = 1
     for known in _operations:
@@ -48,7 +48,7 @@ cdef class SlotGroup(Slots):
             self.limits[i] = -1
 
     def limit(self, dict limits not None):
-        """Allow direct calls: `limits` gives, by the number of a collective, the most bytes of a block."""
+        """Allow direct calls: `limits` maps the number of a collective to the largest allowed block, in bytes."""
         cdef int number
         cdef int64_t nbytes
         for collective, most in limits.items():
@@ -64,7 +64,7 @@ cdef class SlotGroup(Slots):
         return collective in (BCAST, ALLGATHER, ALLTOALL, REDUCE, ALLREDUCE) and self.slots.size * LINE <= self.slots.room
 
     cdef bint needs_rounds(self, int collective, int64_t nbytes) noexcept:
-        """Return True if blocks of so many bytes go through the slots in rounds."""
+        """Return True if blocks of `nbytes` bytes are too long for a slot, and must go through the slots in rounds."""
         # In a scatter or alltoall a rank shows a block for each rank; in an allreduce it would combine all vectors.
         cdef bint all_blocks = collective in (SCATTER, ALLTOALL, ALLREDUCE)
         return nbytes > <int64_t>self.slots.room // (self.slots.size if all_blocks else 1)
@@ -125,7 +125,7 @@ cdef class SlotGroup(Slots):
         return 0
 
     cdef bint is_root(self, object root, bint *right):
-        """Set `right` to whether `root` is the rank of a member; return True if it is this rank."""
+        """Set `right` to True if `root` is a member's rank, else to False; return True if `root` is this rank."""
         right[0] = type(root) is int and 0 <= root < self.slots.size
         return right[0] and <uint32_t>root == self.slots.rank
 
@@ -177,7 +177,7 @@ cdef class SlotGroup(Slots):
         return exchange
 
     cdef SlotExchange placed(self, SlotExchange exchange, array, char *to, uint64_t offset, uint64_t length):
-        """Put the result into memory of an array: blocks of `length` bytes, the first one at byte `offset`."""
+        """Set where the result goes: `length` bytes of each contribution, from byte `offset` on, go to an array."""
         exchange.place, exchange.to, exchange.offset, exchange.length = array, to, offset, length
         return exchange
 

@@ -26,8 +26,9 @@ def contents(obj, set foreign not None, Py_ssize_t longest, bytearray sequences=
             int, float and str.
         foreign: further types; of NumPy's arrays only arrays of plain numbers count.
         longest: length from which on bytes count as OTHER.
-        sequences: gets one byte for each list (0) and each tuple (1), in the order in which they end.
-        most: number of items of all containers together above which the object is large.
+        sequences: bytearray to which the search appends a byte for each list (0) and each tuple (1), after the bytes
+            for its items.
+        most: number of items of all containers together; an object with more items counts as MANY.
 
     Returns:
         0 if msgpack's packer expresses the whole object. Otherwise a sum: TUPLES if the object holds tuples, FOREIGN if

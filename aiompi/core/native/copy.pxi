@@ -50,13 +50,13 @@ cdef class PeerProcess:
             close(self._fd)
 
     def same(self):
-        """Return True if this rank can access the process's memory, and the id has not passed to another process."""
+        """Return True if this rank can access the process's memory, and the process id has not been reused."""
         if self.reachable and (self._fd < 0 or process_signal(self._fd) != 0):
             self.reachable = False
         return self.reachable
 
     def alive(self):
-        """Return True if the process has not ended; a process that is stopped may be in the middle of a write."""
+        """Return True if the process has not ended. A stopped process counts, as it may be in the middle of a write."""
         if self._fd < 0 or process_signal(self._fd) == ESRCH:
             return False
         return process_probe(self.pid) != ESRCH
@@ -100,7 +100,7 @@ cdef class Exposed:
     cpdef bint land(
         self, PeerBase peer, PostedReceive receive, int source, int tag, uint64_t length, uint64_t srqid
     ) except -1:
-        """Match a receive and copy its message, or a part of it; return False if the message must go another way."""
+        """Match a receive and copy all or part of its message; return False if it must be fetched another way."""
         cdef uint64_t filled
         cdef char *target
         if peer is None or receive is None:

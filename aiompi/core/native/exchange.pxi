@@ -18,10 +18,10 @@ def know_blocks(places_of, disagreement):
     """Store the functions in Python that handle rare cases.
 
     Args:
-        places_of: takes a specification of places and the number of ranks, and raises the error of a wrong
-            specification.
-        disagreement: takes an exchange, a rank, and the note and the bytes of that rank's message, and returns the
-            error of the message.
+        places_of: takes a receive-buffer specification, its name and the number of ranks, and raises an error if the
+            specification is wrong.
+        disagreement: takes an exchange, a rank, the note of that rank's message, and the received and the expected
+            number of bytes. It returns the error of the message, None if there is no error.
     """
     global _places_of, _disagreement
     _places_of, _disagreement = places_of, disagreement
@@ -130,7 +130,7 @@ def exchange_blocks(comm, sendspec, recvspec):
 
 @cython.final
 cdef class BlockExchange(Request):
-    """An exchange of blocks, which is complete when this rank has received all of its blocks and sent all others."""
+    """An exchange of blocks. It is complete when this rank has received and sent all of its blocks."""
 
     cdef readonly object comm
     cdef readonly long long tag
@@ -145,7 +145,7 @@ cdef class BlockExchange(Request):
 
     @property
     def note(self):
-        """The number that the messages of all ranks carry, the same for all; see `aiompi.coll.signature`."""
+        """The number that every message of this call carries, on all ranks; see `aiompi.coll.signature`."""
         return ALLTOALLW
 
     cdef int begin(self, ProgressBase engine, CommunicatorBase core) except -1:

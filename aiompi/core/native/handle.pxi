@@ -25,7 +25,7 @@ cdef object handle_of(kind, Request request):
 
 
 cdef bint is_plain(operation):
-    """Return True if an operation has no other outcome than success or an error."""
+    """Return True if an operation has only two possible outcomes: success, or an error."""
     if type(operation) is Request:
         return (<Request>operation)._value is None
     return isinstance(operation, PostedReceive) and (<PostedReceive>operation).plain
@@ -40,8 +40,8 @@ def pending_of(requests, kind):
     """Return the operations of a list that are pending, the last one first.
 
     Returns:
-        None if the list holds a handle twice, an object that is not exactly of the class `kind`, or a handle of an
-        operation that is not plain or has ended without success. Null handles are allowed.
+        None if the list holds a handle twice, an object of another class than `kind`, or a handle whose operation has
+        failed or is not plain (see `is_plain`). Null handles are allowed.
     """
     cdef list pending = []
     cdef RequestHandle handle
@@ -91,7 +91,10 @@ def take_all(requests, kind):
 
 
 cdef int let_go(RequestHandle handle) except -1:
-    """Make a handle null. A handle that a finalizer has put into the list stays if its operation is not complete."""
+    """Make a handle null if its operation has succeeded.
+
+    After the caller's check, a finalizer may have added a handle whose operation is not complete. This handle stays.
+    """
     operation = handle._core
     if has_succeeded(operation):
         handle._core = None

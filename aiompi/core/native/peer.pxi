@@ -142,7 +142,7 @@ cdef class PeerBase:
     cdef int publish_in_parts(
         self, const Py_buffer *parts, int count, uint64_t context, int source, int tag, int64_t nbytes
     ) except -1:
-        """Send a message for which there is room, so that the peer reads the first parts while others are written."""
+        """Send a message, for which the ring has room, in parts: the peer reads parts while others are written."""
         cdef header_t header
         cdef Ring ring = self.ring
         cdef int64_t rest = nbytes
@@ -213,7 +213,7 @@ cdef class PeerBase:
         return send
 
     cdef SendBase invited(self, header_t *h):
-        """Return the send whose message the peer asks this rank to write; None if there is none, or it must not ask."""
+        """Return the send whose message the peer has invited this rank to write; None if the frame is invalid."""
         cdef SendBase send = self.sending(h.srqid)
         if send is None or send.invited or self.ring is None or self.ring.process is None:
             return None
@@ -332,7 +332,7 @@ cdef class PeerBase:
         return 0
 
     cdef bint below_mark(self, int64_t length) noexcept:
-        """Add an eager message to the credit that this rank owes; return False if credit is due now instead."""
+        """Add an eager message to the credit that this rank owes; if credit is due now, only return False."""
         if self._owed + length + OVERHEAD >= self._ackmark:
             return False
         self._owed += length + OVERHEAD

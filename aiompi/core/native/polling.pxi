@@ -49,7 +49,7 @@ cdef class RingPoller:
 
 
 def look(list pollers not None, looks, double seconds, bint single=False):
-    """Poll all pollers, and move the first one that has something to do to the end of the list for the next time.
+    """Poll the pollers until one has something to do; this poller moves to the end of the list for the next poll.
 
     Args:
         looks: number of looks of each poller that is not native.

@@ -17,7 +17,7 @@ cdef class ProgressBase:
         self.assisted = {}
 
     cdef bint calm(self) except -1:
-        """Return True if nothing in the state of this rank keeps a receive from simply being posted."""
+        """Return True if the state of this rank allows a receive simply to be posted, without further checks."""
         return not (self.error is not None or self.degraded or self.withholding or self._dropped)
 
     def turn_due(self):
@@ -29,7 +29,7 @@ cdef class ProgressBase:
 
 
 cdef bint needs_no_turn(object engine) except -1:
-    """Return True if a task may go on at once with a complete operation; `turn_due` decides in rare cases."""
+    """Return True if a task may go on at once with a complete operation. If this returns False, `turn_due` decides."""
     if not isinstance(engine, ProgressBase) or (<ProgressBase>engine).stepping:
         return False
     if (<ProgressBase>engine).awaits >= AWAITS_PER_TURN or not (<ProgressBase>engine).driver.background:

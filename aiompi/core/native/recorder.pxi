@@ -55,8 +55,8 @@ cdef int WAY_FAILED = _WAY_FAILED
 cdef class Recorder:
     """Writes a record of each operation into a ring of records.
 
-    Other processes can map and change the file, so this object keeps the number of records itself. A call of Python may
-    close the recorder, so a record is looked up only after all such calls.
+    Other processes can map and change the file, so this object keeps the number of records itself. Any Python code may
+    close the recorder, so a method looks up a record only after its last call of Python code.
     """
 
     cdef Py_buffer _view
@@ -222,7 +222,7 @@ cdef class Recorder:
             record.wait = recorder_now()
 
     def meets(self, uint64_t handle, int peer):
-        """Note the peer of the operation of a record, once the peer is known."""
+        """Store the peer of an operation in the operation's record, once the peer is known."""
         cdef record_t *record = self.find(handle)
         if record != NULL:
             record.peer = peer

@@ -159,7 +159,7 @@ cdef class Ring:
         return self.write_whole(&h, h.kind, payload, nbytes) == 1
 
     cpdef bint exposes(self, uint64_t pieces, uint64_t nbytes) noexcept:
-        """Return True if the peer is to copy a message of so many pieces from the memory of this rank."""
+        """Return True if the peer is to copy a message of this size from the memory of this rank."""
         return nbytes > self.exposed_from and pieces <= PIECES and nbytes >= pieces * LONG_PIECE and self.peer_copies
 
     def expose(self, bytes header not None, payload):
@@ -179,7 +179,7 @@ cdef class Ring:
         return found == 1
 
     cdef bint describe(self, payload, exposed_t *table) except -1:
-        """Write down where the pieces of a message are; return False if there are too many pieces, or none."""
+        """Store the addresses of a message's pieces in `table`; return False if there are too many pieces, or none."""
         cdef Py_buffer view
         cdef size_t count = 0
         for piece in payload:
@@ -332,7 +332,7 @@ cdef class Ring:
         return reader_pending(&self.inn) == 1
 
     def grant(self, uint64_t nbytes):
-        """Grant the peer more bytes of credit, which the peer finds when it looks."""
+        """Grant the peer more bytes of credit. The peer is not woken, but finds the credit when it looks."""
         self.inn.granted += nbytes
         STORE_RELEASE(&self.inn.words.granted, self.inn.granted)
 
@@ -349,8 +349,8 @@ cdef class Ring:
 
         Args:
             sink: see `aiompi.wire.frame.Sink`.
-            budget: bytes to read. Each frame costs FRAME_COST more, and so does each part of a frame that is read
-                alone.
+            budget: bytes to read. Each frame costs FRAME_COST in addition, and so does each part of a frame that is
+                read separately.
 
         Returns:
             The rest of the budget. It is more than 0 if all frames that were there at the beginning have been read.
@@ -445,12 +445,12 @@ cdef class Ring:
         return FRAME_COST + nbytes
 
     cdef int begin(self, sink, PostedReceive receive, header_t *h, bytearray early, int64_t filled) except -1:
-        """Ask for the landing of a streamed payload, and move there the bytes that have been read meanwhile.
+        """Get the landing (destination) of a streamed payload, and move the bytes that have been read meanwhile to it.
 
         Args:
             receive: the receive that is matched; None if the landing depends on matching.
             early: bytes that have been read and are to be copied to the landing.
-            filled: number of earlier bytes, which are already in the memory of the receive.
+            filled: number of bytes that have already been read into the memory of the receive.
         """
         self._early = early
         try:

@@ -58,7 +58,7 @@ cdef class RoundsExchange(SlotExchange):
         return 0
 
     cdef int go_on(self) except -1:
-        """Make steps; return 1 if all are made, 0 if this rank must wait, or has made many."""
+        """Make up to STEPS_AT_ONCE steps; return 1 if all steps of the call are made, otherwise 0."""
         cdef Slots group = self.group
         cdef slots_t *slots = &group.slots
         cdef meeting_t *call = &self.call
@@ -91,7 +91,7 @@ cdef class RoundsExchange(SlotExchange):
         return 0
 
     cdef void aim(self) noexcept nogil:
-        """Find the members, and their steps, for which the next step of this rank waits."""
+        """Find the members for which this rank's next step waits, and the number of steps that these must have made."""
         cdef meeting_t *call = &self.call
         cdef uint64_t now = self.before + self.steps * self.round
         call.seen, call.last = 0, self.size
@@ -129,7 +129,7 @@ cdef class RoundsExchange(SlotExchange):
             self.read(start, nbytes)
 
     cdef void write(self, uint64_t start, uint64_t nbytes) noexcept nogil:
-        """Write a slice into a place: of the block, or of the block for each rank."""
+        """Write a slice of the block into this rank's place; in an alltoall, a slice of the block for each rank."""
         cdef char *place = slots_place(&self.group.slots, self.rank, 0 if self.combines else self.round % PLACES)
         cdef uint32_t member
         if not self.for_each:

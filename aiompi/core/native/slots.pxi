@@ -76,7 +76,7 @@ cdef class SlotExchanges:
         return 0
 
     def poll(self, looks=None):
-        """Go on with the calls that can; return True if one has ended, or has come further."""
+        """Advance the calls that can advance; return True if any call has advanced or ended."""
         cdef bint found = False
         cdef Py_ssize_t look
         if not self._open:
@@ -186,7 +186,7 @@ cdef class SlotExchange(Request):
         return self._done
 
     def poll(self):
-        """Go on with the call if possible, and ask to be woken again if this rank has come further."""
+        """Advance the call if possible. If the call advances but does not end, ask again to be woken."""
         if self.listens:
             self.group.exchanges.poll()
         else:
@@ -403,9 +403,10 @@ cdef class Slots:
         """Serve calls.
 
         Args:
-            sync: knows the previous call, and reports a call of another rank that differs from the call of this rank.
+            sync: the `ShmSync` of the communicator, which knows the previous call and reports ranks that make a
+                different call.
             spins: True if a blocking call polls for the other ranks for a while before it sleeps.
-            yields: True if the blocking call offers its core to other processes while it polls.
+            yields: True if the blocking call yields its CPU core to other processes while it polls.
         """
         self.sync = sync
         self.spins, self.yields = spins, yields

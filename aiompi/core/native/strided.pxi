@@ -34,8 +34,8 @@ cdef class Copies:
 
     Args:
         parts: strided blocks and scattered runs.
-        words: for each part, the bytes of the words that are reversed (2, 4 or 8), or 0 for none; by default 0 for all
-            parts.
+        words: for each part, the size in bytes (2, 4 or 8) of the words whose byte order is reversed, or 0 for no
+            reversal; by default 0 for all parts.
 
     Raises:
         ValueError: a part has more dims than an array of NumPy.
@@ -217,7 +217,7 @@ cdef class Items(Copies):
         self.copy_all(count, self.extent, self.size, memory, packed, unpacking)
 
     cdef bint fit(self, int64_t count, int64_t nbytes) noexcept:
-        """Return True if `count` is not negative, and so many items lie within memory of `nbytes` bytes."""
+        """Return True if `count` is not negative, and `count` items lie within memory of `nbytes` bytes."""
         if self.extent <= 0 or not self.number or count < 0:
             return False
         return count == 0 or (self.low >= 0 and self.high <= nbytes and count - 1 <= (nbytes - self.high) // self.extent)

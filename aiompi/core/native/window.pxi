@@ -22,8 +22,9 @@ ctypedef struct place_t:
 cdef class WindowBase:
     """The part of a window that accesses use in the common case.
 
-    The memory of another rank is mapped here, or the kernel copies between that memory and this process. An address
-    that another rank has announced is used only in the process of that rank, which the transport has verified.
+    Either the memory of another rank is mapped in this process, or the kernel copies between the two processes. An
+    address that another rank has announced is used only for copies from or to that rank's process, whose identity the
+    transport has verified.
     """
 
     cdef public object comm

@@ -1,4 +1,4 @@
-"""Words in memory of this process, the pure twin of `aiompi/core/native/atomics.pxi`. No other process changes them."""
+"""Words in memory that only this process changes: the Python form of `aiompi/core/native/atomics.pxi`."""
 
 from __future__ import annotations
 

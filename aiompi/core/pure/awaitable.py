@@ -24,7 +24,7 @@ ENDED: Final = 3
 
 
 class AwaitableCall(Request[T_co], Coroutine[Any, None, T_co]):
-    """The request of a call that belongs to the code that awaits the call, as in `await comm.send(obj, dest)`.
+    """The request of a call, owned by the code that awaits the call, as in `await comm.send(obj, dest)`.
 
     It is awaited once. If the await is cancelled or times out, the operation is withdrawn as far as possible. The
     withdrawal waits until no other process writes into the operation's memory. A warning reports a message that is lost
@@ -38,7 +38,7 @@ class AwaitableCall(Request[T_co], Coroutine[Any, None, T_co]):
 
     Args:
         operation: what is awaited.
-        call, comm: name of the call and its communicator, if the operation does not say them.
+        call, comm: name of the call, and its communicator; by default those of the operation.
     """
 
     __slots__ = ("_operation", "_state", "_steps", "cr_origin")
@@ -155,7 +155,7 @@ class AwaitableCall(Request[T_co], Coroutine[Any, None, T_co]):
         return await left(self, kind, error, traceback)  # type: ignore[no-any-return]
 
     def _let_go(self) -> None:
-        """Replace an operation that has failed or was withdrawn by one that has only its words and its outcome.
+        """Replace the failed or withdrawn operation by a request that has only its description and its outcome.
 
         A traceback may refer to this object for long, and would keep the operation's memory alive.
         """

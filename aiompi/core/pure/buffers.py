@@ -62,9 +62,9 @@ def overlap(one: memoryview, other: memoryview) -> bool:
 def outgoing(spec: object) -> bytes | memoryview | None:
     """Return the bytes to send for a buffer specification of a common kind, as a copy if they are few.
 
-    These are NumPy arrays of plain numbers: arrays without gaps, in the order of memory, and short arrays with gaps, in
-    the order of the indices. The native form also takes [memory, type] and [memory, count, type] of contiguous memory,
-    if the memory is an array or the message is short.
+    The common kinds are NumPy arrays of plain numbers. An array without gaps is sent in the order of memory, a short
+    array with gaps in the order of the indices. The native form also takes [memory, type] and [memory, count, type] of
+    contiguous memory, if the memory is an array or the message is short.
 
     Returns:
         None for all other specifications, and for wrong ones.

@@ -33,13 +33,14 @@ def contents(
             int, float and str.
         foreign: further types; of NumPy's arrays only arrays of plain numbers count.
         longest: length from which on bytes count as OTHER.
-        sequences: gets a byte for each list (0) and each tuple (1), in the order in which they end.
-        most: number of items of all containers together above which the object is large.
+        sequences: bytearray to which the search appends a byte for each list (0) and each tuple (1), after the bytes
+            for its items.
+        most: number of items of all containers together; an object with more items counts as MANY.
 
     Returns:
-        0 if msgpack's packer expresses the whole object. Otherwise the sum of TUPLES for tuples, FOREIGN for objects of
-        the further types, OTHER for any other object or too deep nesting, and MANY for more than `most` items. With
-        OTHER and MANY the search ends early, so other flags may be missing.
+        0 if msgpack's packer expresses the whole object. Otherwise a sum: TUPLES if the object holds tuples, FOREIGN if
+        it holds objects of the types in `foreign`, OTHER if it holds any other object or is nested too deeply, and MANY
+        if it has more than `most` items. With OTHER and MANY the search ends early, so other flags may be missing.
     """
     kind = type(obj)
     if kind in _ATOMS:

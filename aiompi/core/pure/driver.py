@@ -14,15 +14,16 @@ _BRIEF_LOOKS: Final = range(16)  # polls of a poller that is not native
 
 
 class DriverBase:
-    """How a rank waits: the part that calls use in the common case; see `aiompi.engine.seams.Driver`.
+    """The part of a rank's driver that calls use in the common case; see `aiompi.engine.seams.Driver`.
 
     Args:
         thread: returns the identifier of the calling thread. The native form asks C for it, and for the time.
         clock: returns seconds since some moment in the past.
 
     Attributes:
-        owner: identifier of the thread that may make calls without `check_thread`; 0 if there is none.
-        loop_runs: returns True while the event loop runs, and no other loop can run in its thread; None without a loop.
+        owner: identifier of the thread whose calls need no `check_thread`; 0 if there is no such thread.
+        loop_runs: returns True while the driver's event loop runs, so that no other loop can run in its thread; None if
+            the driver has no event loop.
     """
 
     owner: int
@@ -41,13 +42,13 @@ class DriverBase:
         self._busy = False
 
     def admits(self) -> bool:
-        """Return True if the calling thread may make a call, and False if only `check_thread` can tell."""
+        """Return True if the calling thread may make a call; if it is False, the caller must use `check_thread`."""
         return self._thread() == self.owner and (self.loop_runs is None or self.loop_runs())
 
     def finish_soon(self, pending: list[Request[Any]]) -> None:
-        """Poll for the messages of operations, and remove operations that have succeeded from the end of the list.
+        """Poll for messages, and remove operations from the end of a list as long as the last one has succeeded.
 
-        The native form does so until no message has come for a moment, or other work may be due. This form does
+        The native form polls until no message has arrived for a moment, or until other work may be due. This form does
         nothing.
 
         Args:
@@ -55,7 +56,7 @@ class DriverBase:
         """
 
     def completes_soon(self, request: Request[Any]) -> bool:
-        """Poll before a task waits for a request, if the loop spins; return True if the poll completes the request.
+        """Poll briefly before a task waits for a request, if the driver spins; return True if the request is complete.
 
         A turn of the loop takes longer than most answers.
         """

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class RequestHandle:
-    """A handle of an operation, which is null once the operation has been completed."""
+    """A request handle of MPI, which becomes null when a call completes its operation."""
 
     __slots__ = ("_core",)
 
@@ -21,16 +21,16 @@ def pending_of(requests: object, kind: type[RequestHandle]) -> list[Any] | None:
         kind: class of the handles.
 
     Returns:
-        None if the caller must check the requests one by one. The pure form always returns None: only the native form
-            knows requests that need no check.
+        None if the caller must check the requests one by one. The pure form always returns None, because only the
+            native form can see that all requests succeed or fail plainly.
     """
     return None
 
 
 def drop_done(pending: list[Any]) -> None:
-    """Remove succeeded operations from the end of a list, up to the first that the caller must check."""
+    """Remove operations from the end of a list as long as the last one has succeeded; the caller checks the rest."""
 
 
 def take_all(requests: object, kind: type[RequestHandle]) -> bool:
-    """Make all handles of a list null and return True; return False if the caller must check one of them."""
+    """Make all handles of a list null and return True; return False if the caller must handle them one by one."""
     return False

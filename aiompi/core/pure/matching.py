@@ -73,11 +73,11 @@ class MatchQueues(Generic[R, M]):
     """The posted receives and the unexpected messages of one context.
 
     Attributes:
-        sources: rank of the world -> the source of its messages; empty until there is a communicator.
+        sources: world rank -> the source rank that its messages carry; empty until there is a communicator.
         probes: the waiting probes.
         error: why this context receives nothing any more; None as long as it receives.
-        early: (source, tag) -> the unexpected messages that receives of any tag do not match yet (see
-            `aiompi.engine.withheld`).
+        early: (source, tag) -> the unexpected messages that only receives of this tag match, not yet receives of
+            ANY_TAG (see `aiompi.engine.withheld`).
     """
 
     __slots__ = (
@@ -128,7 +128,7 @@ class MatchQueues(Generic[R, M]):
     def take_posted(self, source: int, tag: int) -> R | None:
         """Take the first posted receive that matches an incoming message; return None if no receive matches.
 
-        It is no longer posted, and its `order` becomes the order of the message.
+        The receive is no longer posted afterwards, and its `order` becomes the arrival number of the message.
         """
         only = self._only
         if only is not None:
@@ -162,7 +162,7 @@ class MatchQueues(Generic[R, M]):
         return receive
 
     def _first_posted(self, source: int, tag: int) -> tuple[int, int]:
-        """Return the key of the receive that matches the message, when some receives have wildcards."""
+        """Return the key of the first posted receive that matches a message, if some posted receives have wildcards."""
         if len(self._posted) == 1:  # as with many receives that have the same arguments
             (only,) = self._posted
             fits = only[0] in (source, ANY_SOURCE) and only[1] in (tag, ANY_TAG)
@@ -178,7 +178,7 @@ class MatchQueues(Generic[R, M]):
         return first
 
     def first_posted(self, source: int, tag: int) -> R | None:
-        """Return the first receive that was posted with exactly these arguments; None if there is none."""
+        """Return the first posted receive with exactly this source and tag (or wildcards); None if there is none."""
         only = self._only
         if only is not None:
             return only if (only.want_source, only.want_tag) == (source, tag) else None

@@ -1,4 +1,4 @@
-"""The part of a peer for messages of the common case: matching arriving frames, and credit."""
+"""The part of a peer for messages of the common case: it matches arriving frames, and counts credit (flow control)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ class PeerBase:
 
     Attributes:
         credit: bytes that this rank may still send eagerly.
-        most_credit: the bytes of credit that the peer has granted in all; `credit` can never exceed them.
-        ring: ring of `link`, once it is in use, into which short messages go at once. The pure form has none.
-        brief: most bytes of a message that goes into `ring` at once.
+        most_credit: upper bound of `credit`: the bytes of credit that the peer has granted at the start.
+        ring: ring buffer of `link` in shared memory, into which this rank writes short messages directly; None until
+            the link uses its ring. In the pure form always None.
+        brief: most bytes of a message that this rank writes directly into `ring`.
     """
 
     __slots__ = (
@@ -67,7 +68,7 @@ class PeerBase:
         self.handle(header, payload)
 
     def handle(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """Handle a frame other than an eager message for which a receive is posted. Its credit has been noted."""
+        """Handle any frame but an eager message with a posted receive. The credit of the frame has been noted."""
         raise NotImplementedError
 
     def emit(
@@ -92,10 +93,10 @@ class PeerBase:
         raise NotImplementedError
 
     def assist_on(self, send: Any, write: Callable[[int], bool]) -> None:
-        """Write the rest of a message into memory of the peer, in turn with other copies.
+        """Write the rest of a message into memory of the peer; this copy takes turns with other copies.
 
         Args:
-            write: writes at most the given number of bytes, and returns True if there is more.
+            write: function that writes at most the given number of bytes; it returns True if bytes remain.
         """
         raise NotImplementedError
 

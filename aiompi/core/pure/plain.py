@@ -8,9 +8,9 @@ from typing import Any
 class PlainCodec:
     """The part of a codec for objects of the common case; see `aiompi.objects.Codec`.
 
-    The native form packs None, bool, int, float, str, and bytes, lists and dicts of them, while the message has 1,024
-    bytes at most, and unpacks such messages. `_dumps` and `_loads` handle all other objects and messages, and report
-    the errors.
+    The native form packs and unpacks messages of at most 1,024 bytes that consist of None, bool, int, float, str and
+    bytes objects, and of lists and dicts of them. `_dumps` and `_loads` handle all other objects and messages, and
+    report the errors.
 
     Attributes:
         _out_of_band: bytes; payloads of at least this size are sent without a copy.
@@ -38,9 +38,9 @@ class PlainCodec:
         """Return the object of a message.
 
         Args:
-            message: contiguous unsigned bytes, which belong to the object from now on: arrays that were sent out of
-                band are views of them, and are writable if the bytes are. A plain pickle, which a program may have sent
-                as memory, is accepted, too. The object of an empty message is None.
+            message: contiguous unsigned bytes. The object takes them over: arrays that were sent out of band are views
+                of these bytes, and are writable if the bytes are. A plain pickle is accepted, too, because a program
+                may have sent one as a buffer. The object of an empty message is None.
 
         Raises:
             RemoteProtocolError: the message is malformed.

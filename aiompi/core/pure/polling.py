@@ -15,7 +15,7 @@ P = TypeVar("P", bound=Polled)
 
 
 def look(pollers: list[P], looks: range, seconds: float, single: bool = False) -> bool:
-    """Poll all pollers until one has work; this poller becomes the last one in the next round.
+    """Poll all pollers in turn until one has work, and move this poller to the end of the list.
 
     Args:
         looks: polls of each poller that is not native.

@@ -23,12 +23,13 @@ class ProgressBase:
         stepping: True while a schedule is being stepped.
         error: set when the job is over; every operation then fails with it.
         failures: number of operations that have failed so far.
-        awaits: number of awaits of complete operations since the last turn demanded by `turn_due`.
+        awaits: number of awaits of complete operations since `turn_due` last demanded a turn of the event loop.
         degraded: True if the job is over, or a peer has finalized or died; then the start of a receive needs more
             checks.
         withholding: peers that withhold messages until this rank asks for them.
         sends: srqid -> send that the receiver must still answer.
-        assisted: srqid -> copy in progress of a message of this rank to a peer.
+        assisted: srqid -> function that continues a copy in progress: this rank writes its message into memory of a
+            peer.
         recorder: records the operations; None if this rank is not traced.
     """
 

@@ -134,7 +134,7 @@ class PostedReceive(Request[Any]):
     # Rare cases; see `aiompi.engine.receive.Receive`.
 
     def resume(self) -> None:
-        """Become incomplete again, because a message has come for a receive that a failure had interrupted."""
+        """Make this receive incomplete again: a failure had interrupted it, and now its message has come."""
         raise NotImplementedError
 
     def out_of_memory(self, source: int, tag: int, length: int) -> None:

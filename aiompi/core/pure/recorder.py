@@ -1,8 +1,8 @@
-"""`Recorder`: what a rank records while it is traced, and the layout of its records.
+"""`Recorder`, which records the operations of a traced rank, and the layout of its records.
 
 A trace is a file in memory that all processes can map: a header, and a ring of records of 64 bytes. Each record is one
-operation. It is written when the operation begins, and completed when the operation ends, so that the file of a rank
-that was killed shows the operations in progress.
+operation. The rank writes the record when the operation begins, and completes the record when the operation ends. So
+the file of a killed rank shows the operations in progress.
 """
 
 from __future__ import annotations
@@ -124,13 +124,13 @@ class Naming(Protocol):
         Args:
             called: code of the function of the library; None for none.
             at: where the program calls it.
-            caller: where the program calls the function that makes the call; None if it does not call one.
+            caller: where another function of the program calls the function that contains `at`; None if none does.
         """
 
     def room(self, written: int, /) -> int:
         """Reserve memory of the file for more records. Return the records that fit then, `written` if no more fit.
 
-        A write to memory that the file system cannot provide would end the process.
+        Without reserved memory, a write to the file would kill the process when the file system is full.
         """
 
     def word(self, text: str, /) -> int:
@@ -144,14 +144,15 @@ class Recorder:
     """Writes a record of each operation into a ring of records.
 
     Args:
-        memory: writable memory of the header and the records, whose number is a power of two.
+        memory: writable memory for the header and the records; the number of records is a power of two.
         naming: see `Naming`.
 
     Attributes:
         memory, naming: as above.
-        word: number of a word for the record of the next call: the name of the algorithm of a collective, or of the
-            call that has bound the arguments of a persistent one, or `ANSWER`, or a name for `TALK`.
-        within: while a schedule makes a step, the number of the place that has started this schedule; otherwise 0.
+        word: number of the word that the next record gets: the name of the algorithm of a collective, the call that has
+            bound the arguments of a persistent collective, `ANSWER`, or a name for `TALK`.
+        within: number of the place in the program that has started the schedule whose step runs now; 0 outside of
+            steps.
     """
 
     def __init__(
@@ -179,7 +180,7 @@ class Recorder:
         self._memory = None
 
     def place(self) -> int:
-        """Return the number of the place in the program that makes the call; 0 for none."""
+        """Return the number of the place in the program that makes the call; 0 if no code of the program makes it."""
         if self.within:
             return self.within
         frame: FrameType | None = sys._getframe(1)
@@ -243,13 +244,13 @@ class Recorder:
         return self._head
 
     def _find(self, handle: int) -> int:
-        """Return the place of a handle's record; 0 if a later record has overwritten it."""
+        """Return the offset of a handle's record in the memory; 0 if a later record has overwritten it."""
         if self._memory is None or not handle or self._head - handle > self._mask:
             return 0
         return RECORDS + (handle - 1 & self._mask) * RECORD.size
 
     def end(self, handle: int, way: int = 0) -> None:
-        """Note that the operation of a record has ended, and the way of its message if it is known."""
+        """Note that the operation of a record has ended and, if known, by which transport its message went."""
         at = self._find(handle)
         if at:
             if not COUNT.unpack_from(self._memory, at + _END)[0]:
@@ -282,8 +283,8 @@ class Recorder:
         """Note that the program waits for a request from now on.
 
         Args:
-            request: the request. If it is a schedule without a record, the wait is noted for the request for which
-                the schedule waits.
+            request: the request. If it is a schedule that has no record of its own, the wait is noted for the request
+                for which the schedule waits.
             place: number of the place that waits; 0 for that of this call.
         """
         if request._done:
@@ -329,7 +330,7 @@ class Recorder:
 
 
 def shown(number: object) -> int:
-    """Return a rank or a tag for the record; -1 for an argument that the call itself refuses."""
+    """Return a rank or a tag as the record has it; -1 if it is no 32-bit integer: the call refuses it later."""
     try:
         found = index(number)  # type: ignore[arg-type]
     except TypeError:

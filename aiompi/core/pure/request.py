@@ -29,8 +29,8 @@ class Request(Generic[T_co]):
     done callbacks need.
 
     Attributes:
-        record, starter: for a persistent request, while calls are observed, the record of the call that made the
-            request, and its communicator; otherwise None.
+        record, starter: for a persistent request, the `CallRecord` of the call that has made the request, and the
+            communicator of this call. Both are set only while calls are observed; otherwise None.
         traced: handle of the request's record in the trace of this rank; 0 for none.
     """
 
@@ -68,7 +68,7 @@ class Request(Generic[T_co]):
         return self
 
     def describe(self, call: str, comm: Any = None, partner: int | None = None, tag: int | None = None) -> None:
-        """Note the words of `repr`: the call, such as "recv from", its communicator, and its envelope if it has one.
+        """Set the parts of `repr`: the call, such as "recv from", the communicator, and the envelope if there is one.
 
         Args:
             comm: communicator; its `label` is read only when the text is made.
@@ -133,12 +133,12 @@ class Request(Generic[T_co]):
     def free(self) -> None:
         """Free the request (MPI_Request_free, section 3.7.3): the operation completes by itself.
 
-        No call can report its error any more, so an error ends the job (section 2.7).
+        No call can report the operation's error any more, so an error ends the job (section 2.7).
         """
         self._engine.disown(self)
 
     def add_done_callback(self, callback: Callable[[Request[Any]], object], *, context: Context | None = None) -> None:
-        """Call `callback(request)` in a later turn of the driver, once the request is complete.
+        """Call `callback(request)` once the request is complete; the driver calls it later, never inside this method.
 
         Args:
             context: the context in which the callback runs; a copy of the current one by default.
@@ -197,7 +197,7 @@ class Request(Generic[T_co]):
         """Make progress without further calls from now on. Only requests that `begin` has returned need this call."""
 
     def follow(self, place: int) -> Request[Any] | None:
-        """Return the request that the program waits for in place of this one; None if it waits for this one itself.
+        """Return the inner request for which this request waits at present; None if it waits for no other request.
 
         Args:
             place: number of the place that waits, see `aiompi.core.pure.recorder`.
@@ -213,18 +213,18 @@ class Request(Generic[T_co]):
         self.cancel()
 
     def outlives_await(self) -> bool:
-        """Return True if the operation goes on though its call is never awaited; a receive does not."""
+        """Return True if the operation goes on after its call was dropped without an await; False for a receive."""
         return True
 
     def lost_message_error(self) -> BaseException | None:
-        """Return the error of a message that is lost because `withdraw` could not give it back; None if none is lost.
+        """Return the error of the message that `withdraw` could not put back and has lost; None if no message is lost.
 
-        It is None also if the error has been reported. The caller reports the returned error.
+        The result is None also if a call has already reported the error. The caller reports the returned error.
         """
         return None
 
     def quiescent(self) -> bool:
-        """Return True if no other process writes into the operation's memory, and none will begin to."""
+        """Return True if no other process writes, or will write, into the operation's memory."""
         return True
 
     def settle(self) -> Generator[Any, None, None]:
@@ -250,7 +250,7 @@ class Request(Generic[T_co]):
                 interrupt = None  # the error refers to its frames, which must not refer to the error
 
     def suspend(self) -> Generator[Any, None, None]:
-        """Wait for completion. A schedule waits by yielding the request; other code waits as the driver does."""
+        """Wait for completion. A schedule yields the request; other code waits by a waiter of the driver."""
         engine = self._engine
         if engine.stepping:
             yield self

@@ -37,15 +37,15 @@ class WindowBase:
         Args:
             rank: the rank.
             memory: its memory; None if it is not mapped here.
-            address: address of the memory in the process of that rank; 0 if the kernel must not copy.
+            address: address of the memory in the process of that rank; 0 if this rank must not copy through the kernel.
             nbytes, unit: bytes of it, and of a displacement.
         """
 
     def permit(self, rank: int, rights: int) -> None:
-        """Set what this rank may do with the memory of a rank; see `aiompi.window.sync`."""
+        """Set the rights of this rank to access the memory of a rank; see `aiompi.window.sync`."""
 
     def withdraw(self) -> None:
-        """Send every access by the general path from now on: the window is freed or revoked, or a rank has failed."""
+        """Use the general path for every access from now on: the window is freed or revoked, or a rank has failed."""
 
     # The accesses. Each returns False if the general path must make the access; that path also reports errors.
 
@@ -66,7 +66,7 @@ class WindowBase:
         return False
 
     def swap_at_once(self, origin: object, compare: object, result: object, rank: object, target: object) -> bool:
-        """Set one element of a rank's memory if it equals the expected one, and fetch the element as it was."""
+        """Set one element of a rank's memory if the element equals `compare`, and fetch its old value into `result`."""
         return False
 
     def flush_at_once(self, rank: object) -> bool:

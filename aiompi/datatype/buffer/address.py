@@ -91,14 +91,14 @@ BUFFER_AUTOMATIC: Final = BufferAutomatic()
 
 
 def owner_of(location: object) -> Any:
-    """Return the object that frees a buffer's memory: the object of which the buffer is a view, or itself."""
+    """Return the object that owns a buffer's memory: the buffer itself or, for a view, the object that it views."""
     while (parent := _parent(location)) is not None:
         location = parent
     return location
 
 
 def _parent(location: object) -> object:
-    """Return the object whose memory `location` uses; None if it uses its own memory or that of an unknown object."""
+    """Return the object whose memory `location` uses; None if the memory is its own or that of an unknown object."""
     if is_array(location):
         base = location.base
         # The base of a view made by numpy's stride_tricks is a helper object, whose base is the array.
@@ -223,7 +223,7 @@ class _Index(NamedTuple):
         return np.where((which >= 0) & (highs <= self.stops[which]), which, -1)
 
     def distribute(self, layout: Layout, name: str) -> dict[Storage, Layout]:
-        """Return the parts of a layout by storage; packed positions are those in the whole message.
+        """Return the part of a layout in each storage; packed positions remain positions in the whole message.
 
         Raises:
             InvalidBufferError: a run is not within a storage.
@@ -260,7 +260,7 @@ class _Index(NamedTuple):
             yield from ((number, it) for it in parts)
 
     def _cut(self, chosen: np.ndarray[Any, np.dtype[np.bool_]], runs: Runs) -> Runs:
-        """Cut some runs where storages end: the runs of two variables that happen to be adjacent were merged."""
+        """Cut the chosen runs where storages end: adjacent runs of two variables may have been merged into one run."""
         pieces: list[tuple[int, int, int]] = []
         for start, packed, length in zip(*(column[chosen].tolist() for column in runs), strict=True):
             stop, shift = start + length, packed - start
@@ -380,7 +380,7 @@ def _piece(layout: Layout, memory: Bytes, start: int, writable: bool, name: str)
 
 
 def array_of(buffer: object, name: str) -> np.ndarray[Any, Any]:
-    """Return the elements of a buffer, or its bytes if it is contiguous and not a numpy array.
+    """Return a buffer as an array of its elements; as an array of its bytes if it is contiguous and not yet an array.
 
     Args:
         name: name of the argument, for messages.
@@ -438,8 +438,8 @@ def Get_address(location: object) -> int:
 def Free_address(location: object) -> None:
     """Unregister the storage of a location; addresses in it become invalid.
 
-    Memory is unregistered when it is freed. Objects without weak references, such as bytes and bytearray, stay
-    registered and cannot be resized until this call.
+    Memory is unregistered when it is freed. Objects that do not support weak references, such as bytes and bytearray,
+    stay registered and cannot be resized until this call.
 
     Args:
         location: see `Get_address`; any part of the storage.
@@ -461,7 +461,7 @@ def Aint_add(base: SupportsIndex, disp: SupportsIndex) -> int:
 
 
 def Aint_diff(addr1: SupportsIndex, addr2: SupportsIndex) -> int:
-    """Return the bytes from the second of two addresses to the first (MPI_Aint_diff, 4.1.5 of MPI-3.1).
+    """Return `addr1 - addr2`, the bytes from `addr2` to `addr1` (MPI_Aint_diff, 4.1.5 of MPI-3.1).
 
     Args:
         addr1: an address.

@@ -88,7 +88,7 @@ class Buffer:
         return message
 
     def unpack(self, message: memoryview) -> None:
-        """Unpack a message, or its first bytes, into the items; no other byte of the memory is changed.
+        """Unpack a message, or the first bytes of one, into the items; no other byte of the memory is changed.
 
         Args:
             message: at most `nbytes` long.
@@ -131,10 +131,10 @@ class Buffer:
         return message
 
     def from_external32(self, message: memoryview) -> None:
-        """Unpack a message in external32, or its first bytes, into the items; no other memory is changed.
+        """Unpack a message in external32, or the first bytes of one, into the items; no other memory is changed.
 
         Args:
-            message: at most `external_nbytes` long; elements that are incomplete in it are not written.
+            message: at most `external_nbytes` long; an element of which the message has only a part is not written.
         """
         if external32.is_native(self.datatype):
             self.unpack(message)

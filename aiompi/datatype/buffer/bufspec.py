@@ -11,13 +11,13 @@ As in mpi4py, a message buffer is an object with the buffer protocol, or a list 
     [BOTTOM, count, type]       the type has absolute addresses (section 3.12.2)
     None                        no memory, no items
 
-`type` is a Datatype, committed, or a type code (see `aiompi.datatype.codes`); numpy's structured types become
-datatypes automatically. It may be DATATYPE_NULL if no items are sent or skipped. A count is inferred from the length
-of the memory, in extents of the type.
+`type` is a committed Datatype or a type code (see `aiompi.datatype.codes`); numpy's structured types become datatypes
+automatically. `type` may be DATATYPE_NULL if no items are sent or skipped. An inferred count is the length of the
+memory divided by the extent of the type.
 
 Contiguous memory is used in the order of memory, even for an array in Fortran order, as in mpi4py. Elements of any
-other array, such as a slice or a reversed or transposed array, are used in place, in C order of the indices. The caller
-never copies them, and they are copied only once between two ranks.
+other array, such as a slice or a reversed or transposed array, are used in place, in C order of the indices. The
+program never has to copy these elements, and they are copied only once between two ranks.
 
 The resolved buffer keeps the exporting object alive.
 """
@@ -98,7 +98,7 @@ def resolve_recv(spec: object, name: str = "recvbuf", nblocks: int = 1) -> Buffe
 
 
 def memory_to_send(spec: object, dest: SupportsIndex = 0) -> bytes | memoryview:
-    """Return the message of `resolve_send(spec)`, a copy if it is short or not contiguous, for point-to-point sends.
+    """Return the message of `resolve_send(spec)` for a point-to-point send; a copy if it is short or not contiguous.
 
     Args:
         spec: buffer specification.
@@ -115,7 +115,7 @@ def memory_to_send(spec: object, dest: SupportsIndex = 0) -> bytes | memoryview:
 
 
 def memory_to_receive(spec: object) -> memoryview | Buffer:
-    """Return the memory of `resolve_recv(spec)`, or the buffer itself if it is not contiguous and must unpack.
+    """Return the memory of `resolve_recv(spec)` if contiguous; otherwise the Buffer, which has to unpack the message.
 
     Raises:
         InvalidBufferError, InvalidCountError, InvalidTypeError, TypeError: see `resolve_recv`.
@@ -131,7 +131,7 @@ def memory_to_receive(spec: object) -> memoryview | Buffer:
 
 
 def memory_to_replace(spec: object, dest: SupportsIndex = 0) -> tuple[memoryview, memoryview | Buffer]:
-    """Return a copy of the message in a buffer, and its `memory_to_receive` (Sendrecv_replace, section 3.10).
+    """Return a copy of a buffer's message, and `memory_to_receive(spec)` (Sendrecv_replace, section 3.10).
 
     Raises:
         InvalidBufferError, InvalidCountError, InvalidTypeError, TypeError: see `resolve_recv`.

@@ -52,7 +52,7 @@ def shares_memory(one: memoryview | Buffer, other: memoryview | Buffer) -> bool:
 
 
 def groups_share_memory(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
-    """Return True if a byte belongs to a buffer of both groups; as exact as `shares_memory`."""
+    """Return True if a byte belongs to buffers of both groups; the result is as exact as that of `shares_memory`."""
     pairs = len(some) * len(others)
     if pairs == 1:
         return shares_memory(some[0], others[0])
@@ -79,7 +79,7 @@ def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
 
 
 def _memory_of(buffers: Sequence[Buffer]) -> memoryview | None:
-    """Return the one memory of all buffers, as of blocks of one buffer; None if they may have several memories."""
+    """Return the memory that all buffers share, as blocks of one buffer do; None if there may be several memories."""
     memory = buffers[0].memory
     for buffer in buffers:
         if buffer.memory is not memory or type(buffer) is not Buffer:
@@ -181,7 +181,7 @@ def _meet(a: Piece, b: Piece) -> bool:
 
 
 def _regular(a: Piece, b: Piece) -> bool | None:
-    """Return True if numpy finds that two pieces with few strided blocks overlap; None if it cannot decide."""
+    """Return whether two pieces with few strided blocks overlap, as numpy finds; None if numpy cannot decide."""
     views_a, views_b = _views(a), _views(b)
     if views_a is None or views_b is None:
         return None
@@ -196,7 +196,7 @@ def _regular(a: Piece, b: Piece) -> bool | None:
 
 
 def _views(piece: Piece) -> list[Bytes] | None:
-    """Return the strided blocks of a piece as arrays of bytes; None if there are too many, or irregular ones."""
+    """Return the strided blocks of a piece as arrays of bytes; None if they are too many, or a block is irregular."""
     blocks = piece.layout.blocks
     if len(blocks) > MOST_BLOCKS:
         return None

@@ -1,7 +1,7 @@
 """Reading DLPack capsules, with which other libraries export arrays (DLPack 0 and 1, on the CPU).
 
 The capsule is read and kept, but not consumed, so its owner frees the memory when the capsule is deleted.
-numpy.from_dlpack cannot be used: it treats memory of the older version as read-only, and does not support vectors.
+numpy.from_dlpack cannot be used: it treats memory of DLPack 0 as read-only, and does not support vectors as elements.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def described(producer: Any) -> tuple[object, int, tuple[int, ...], tuple[int, .
     """Return the arguments of `exporters.Description` for the memory of an object with `__dlpack__`.
 
     Raises:
-        InvalidBufferError: the memory is on a device, has gaps, or is in no capsule of a known version.
+        InvalidBufferError: the memory is on a device or has gaps, or the object gives no capsule of a known version.
         TypeError, ValueError: the description of the memory is invalid.
     """
     kind, number = producer.__dlpack_device__()
@@ -98,7 +98,7 @@ def _tensor(capsule: object) -> tuple[_Tensor, bool]:
 
 
 def _shape(tensor: _Tensor) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return the shape, and the strides in elements; None for C order without gaps."""
+    """Return the shape, and the strides in elements (None instead of strides for C order without gaps)."""
     n = tensor.ndim
     if n < 0 or (n and not tensor.shape):
         raise InvalidBufferError(f"DLPack memory of {n} dimensions{'' if n < 0 else ' without a shape'}")

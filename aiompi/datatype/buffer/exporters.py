@@ -1,7 +1,8 @@
 """Objects that export memory through DLPack or an array interface instead of the buffer protocol.
 
 Their memory becomes a numpy array, which keeps the object alive. A pointer is used only after the kernel has confirmed
-that it refers to memory of this process. A pointer to GPU memory passes this check only if that memory is managed.
+that it refers to memory of this process. A pointer to GPU memory passes this check only if the host can read that
+memory too (managed memory).
 """
 
 from __future__ import annotations

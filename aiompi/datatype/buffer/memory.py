@@ -145,7 +145,7 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in m
         return buffer._over(self, self.obj, readonly=True)
 
     def cast(self, format: str, shape: Sequence[int] | None = None) -> memoryview:
-        """Return the memory as items of a format of the module struct, with a shape.
+        """Return the memory as a view of items with a format of the module struct, and with a shape.
 
         Args:
             format: one letter.

@@ -75,8 +75,9 @@ class Flat(Region):
     """Contiguous memory.
 
     Args:
-        view: all of it, as unsigned bytes.
-        exporter: a view of it with the type of the elements; None if there are no elements.
+        view: the whole memory, as unsigned bytes.
+        exporter: array or memoryview of the same memory, which has the type of the elements; None if the argument of
+            the call is None.
     """
 
     __slots__ = ("_exporter", "view")
@@ -132,7 +133,7 @@ class Strided(Region):
     """An array that is not contiguous; see `arrays`.
 
     Args:
-        exporter: a view of it with the type of the elements.
+        exporter: array or memoryview of the same memory, which has the type of the elements.
     """
 
     __slots__ = ("_array", "_exporter", "_span")

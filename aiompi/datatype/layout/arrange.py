@@ -98,7 +98,7 @@ def _stride(where: IntArray, packed: IntArray, count: int) -> Dim:
 
 
 def _period(where: IntArray, packed: IntArray) -> int:
-    """Return the length of the pattern of regular strides at the start, if it repeats to the end; otherwise 1."""
+    """Return the length of the first group of regular strides if all places form such groups; otherwise 1."""
     count = len(where)
     if count < 2:
         return 1
@@ -130,7 +130,8 @@ def evenly(times: IntArray) -> Iterator[tuple[IntArray, IntArray, int]]:
         times: (n,) number of copies at each place, at least 1.
 
     Yields:
-        indices of places; number of earlier copies at each of them; number of copies in this group.
+        indices of the places of the group; number of copies at each place in earlier groups; number of copies at each
+        place in this group.
     """
     numbers = np.unique(times).tolist()
     if len(numbers) <= _FEW:

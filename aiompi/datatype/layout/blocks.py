@@ -128,7 +128,7 @@ class StridedBlock:
         return StridedBlock(self.memory + memory, self.packed + packed, self.dims, self.run, self.kind, self.packed_run)
 
     def repeated(self, dim: Dim) -> StridedBlock:
-        """Return the repeated copies, in normal form; the block must be in normal form."""
+        """Return this block, which must be in normal form, repeated by a dim; the result is in normal form."""
         dims, run, packed_run = (dim, *self.dims), self.run, self.packed_run
         if dim.count == 1:
             return self
@@ -153,7 +153,7 @@ class StridedBlock:
 
     @functools.cached_property
     def grid(self) -> Grid:
-        """The grid with which numpy copies the block, which has dims and is of plain bytes."""
+        """The grid with which numpy copies the block; only for plain bytes with dims."""
         return Grid.of(self.dims, self.run)
 
     def expand(self) -> tuple[IntArray, IntArray, IntArray]:
@@ -162,7 +162,7 @@ class StridedBlock:
         return memory + self.memory, packed + self.packed, np.full(len(memory), self.run, np.int64)
 
     def prefix(self, nbytes: int) -> Iterator[StridedBlock]:
-        """Yield the part in the first `nbytes` of the packed stream; of elements with a kind only complete ones.
+        """Yield the copies of the first `nbytes` of the packed stream; an element with a kind only if it is complete.
 
         Yields:
             At most one block more than the number of dims.
@@ -196,7 +196,7 @@ class Steps(NamedTuple):
     Attributes:
         origin: the first place in memory, bytes.
         step: a common divisor of all distances from there, bytes.
-        places: number of places at this distance, from the first to the last in memory.
+        places: number of possible places, `step` bytes apart, from the first place to the last in memory.
         regular: True if each place is `step` after the previous one.
     """
 
@@ -210,7 +210,7 @@ class Steps(NamedTuple):
         """Return the steps of runs at some places, (n,) bytes.
 
         Args:
-            nbytes: length of each run; it is the step if it divides the distances.
+            nbytes: length of each run; it becomes the step if the distances are irregular multiples of it.
         """
         steps = np.diff(places)
         if len(steps) and steps[0] > 0 and (steps == steps[0]).all():
@@ -358,7 +358,7 @@ class ScatteredRuns:
             yield from one.shifted(index * outer.memory, index * outer.packed).prefix(nbytes)
 
     def _prefix_of_runs(self, nbytes: int) -> Iterator[Part]:
-        """Runs that lie in the prefix with all their repetitions are yielded at once, all other runs one by one."""
+        """Yield runs that lie in the prefix with all their repetitions as one part, and all other runs one by one."""
         last = self.packed + packed_reach(self.dims) + self.packed_runs()
         whole = last <= nbytes
         if whole.any():

@@ -1,6 +1,6 @@
 """The pure form of copies between memory and a message; the native one is in `aiompi/core/native/strided.pxi`.
 
-NumPy copies in strides, and at irregular places by index arrays or one by one.
+NumPy copies regular strides at once. It copies runs at irregular places by index arrays, or one by one.
 
 Index arrays are made chunk by chunk, so that they stay in the cache and need little memory. Index arrays pay off for
 short runs: numpy copies an element of a uniform run in a few nanoseconds, while a separate copy costs as much as
@@ -82,7 +82,7 @@ class Copies:
 
 
 class Items(Copies):
-    """The items of a datatype in one representation, for calls with arguments of the common kinds.
+    """Packs and unpacks items of a datatype in one representation, for calls with arguments of the common kinds.
 
     Args:
         parts, words: see `Copies`.
@@ -112,8 +112,8 @@ class Items(Copies):
             position: bytes of it that are in use.
 
         Returns:
-            The new position. -1, without a copy, if the arguments are wrong or of other kinds; this pure form always
-            returns -1.
+            The new position. -1, without a copy, if the arguments are wrong or not of the common kinds; this pure form
+            always returns -1.
         """
         return -1
 
@@ -172,11 +172,11 @@ class IndexedView:
         self.index = index
 
     def room(self) -> Array:
-        """Return an array (n,) for elements to be written: in place if they lie in regular strides."""
+        """Return an array (n,) to be filled before `write`: the view itself for regular strides, otherwise new."""
         return self.view if self.index is None else np.empty(len(self.index), self.view.dtype)
 
     def read(self) -> Array:
-        """Return the elements (n,): in place if they lie in regular strides, otherwise copied."""
+        """Return the elements (n,): the view itself for regular strides, otherwise a copy."""
         return self.view if self.index is None else self.view[self.index]
 
     def write(self, elements: Array) -> None:
@@ -296,7 +296,8 @@ def windows(
     Args:
         block: the copies to make.
         memory, base, packed: see `move_strided`.
-        memory_dtype, packed_dtype: types of a run in memory and in the message; each has the run's size on its side.
+        memory_dtype, packed_dtype: types of a run in memory and in the message; each type is as long as the run is
+            there.
 
     Yields:
         Places in memory and in the message for each part of the block.

@@ -183,7 +183,7 @@ class Layout:
         return Layout(int(sizes.sum()), span, tuple(parts))
 
     def prefix(self, nbytes: int) -> Layout:
-        """Return the part in the first `nbytes` of the packed stream; of elements with a kind only complete ones."""
+        """Return the copies of the first `nbytes` of the packed stream; an element with a kind only if complete."""
         if nbytes >= self.size:
             return self
         parts: list[Part] = []

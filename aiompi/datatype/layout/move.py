@@ -82,13 +82,13 @@ def views(
     *,
     unpacking: bool,
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield the elements of a block on both sides, for copies that convert them.
+    """Yield the elements of a block as arrays in memory and in the message, for copies that convert the elements.
 
     Args:
         block: block of a layout whose bounds have been checked, see `check`.
         memory, base: see `pack` and `unpack`.
         packed: the message.
-        dtypes: type of a run in memory, of the same size; type of a run in the message, of the same size.
+        dtypes: (type of a run in memory, type of a run in the message); each type is as long as the run is there.
         unpacking: True if memory is written, False if the message is.
 
     Yields:

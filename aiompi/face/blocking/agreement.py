@@ -32,7 +32,7 @@ class Agreement(Handle):
             The bitwise AND of the flags, the same at all members.
 
         Raises:
-            ProcessFailedError: a member has failed, and not all other members had acknowledged the failure by
+            ProcessFailedError: a member has failed, and some other member had not acknowledged the failure by
                 `Ack_failed`. Then all other members raise this error; its attribute `flag` has the result.
             BlockingCallError: an event loop is running in this thread.
         """

@@ -198,8 +198,8 @@ class Comm(
             The new communicator, or a null one in a process outside of it.
 
         Raises:
-            InvalidGroupError: the group has processes that are not in this communicator; a process of a group has given
-                another group.
+            InvalidGroupError: the group has processes that are not in this communicator; a member of a group that
+                another process gave has given a different group.
             BlockingCallError: an event loop is running in this thread.
         """
         made: Comm = self._finish(self._made(create.create(self._entered("Create(group)"), group), "Create"))
@@ -241,8 +241,8 @@ class Comm(
                 "mpi_hw_resource_type".
 
         Returns:
-            The new communicator, or a null one in a process that gave UNDEFINED, is not bound to exactly one such
-            resource, or is not in the process set.
+            The new communicator. It is a null one in a process that gave UNDEFINED, is not bound to exactly one
+            resource of the type, or is not in the process set that `info` names.
 
         Raises:
             InvalidArgumentError: the split type is unknown, or the info names both a type of resources and a process

@@ -1,4 +1,4 @@
-"""How requests of the blocking face are waited for and completed, one or several (section 3.7.5).
+"""Waiting for one or several requests of the blocking face, and completing them (section 3.7.5).
 
 Null and inactive requests are ignored.
 """
@@ -93,7 +93,7 @@ def wait_for_all(requests: Sequence[Request[Any]], kind: type[Request[Any]]) -> 
 
 
 def wait_for_one(requests: Sequence[Request[Any]]) -> int | None:
-    """Wait until an active request is complete; return the index of the first, None if no request is active."""
+    """Wait until an active request is complete, and return its index (the lowest); None if no request is active."""
     check(requests)
     found, active = find(requests)
     if found is None and active:
@@ -103,7 +103,7 @@ def wait_for_one(requests: Sequence[Request[Any]]) -> int | None:
 
 
 def find(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
-    """Return the index of the first active request that is complete, and True if any is active."""
+    """Return the index of the first complete active request, or None, and True if any request is active."""
     active = False
     for index, request in enumerate(requests):
         operation = request._active
@@ -179,7 +179,7 @@ def complete_listed(
 
 
 def fill(statuses: list[Status], filled: list[Status], with_errors: bool) -> None:
-    """Copy outcomes to the statuses of the caller; a list is extended, a tuple is filled as far as it goes."""
+    """Copy outcomes to the caller's statuses. A list that is too short is extended; a tuple keeps its length."""
     if isinstance(statuses, list):
         statuses.extend(Status() for _ in range(len(filled) - len(statuses)))
     for status, outcome in zip(statuses, filled, strict=False):

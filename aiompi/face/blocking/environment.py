@@ -34,7 +34,7 @@ def Init_thread(required: int = THREAD_MULTIPLE) -> int:
     """Join the job now, as `Init`, for a program with threads (MPI_Init_thread, MPI-2).
 
     Args:
-        required: least thread level of the program; the setting `thread_level` may ask for a higher level.
+        required: lowest thread level that the program needs; the setting `thread_level` may ask for a higher level.
             THREAD_SINGLE, THREAD_FUNNELED: only the thread that joins makes calls; calls of other threads are refused.
             THREAD_SERIALIZED: any thread makes calls, but never two at once; overlapping calls are refused.
             THREAD_MULTIPLE: any thread makes calls at any time, and progress is made while the program computes.
@@ -72,7 +72,7 @@ def Is_thread_main() -> bool:
 def Get_library_version() -> str:
     """Name and version of the library, of the standard, and of Python (MPI_Get_library_version, MPI-3).
 
-    Packages look for the name of an MPI library that they know, to choose the options of `mpiexec`.
+    The text names MPICH, because packages search it for a known MPI library to choose the options of `mpiexec`.
     """
     import platform  # seldom needed
 
@@ -93,7 +93,7 @@ def Get_hw_resource_info() -> Info:
 
 
 def get_vendor() -> tuple[str, tuple[int, int, int]]:
-    """Name and version of the library, in the form in which mpi4py gives those of its MPI library."""
+    """Name and version of this library, in the form of `get_vendor` in mpi4py."""
     major, minor, micro = (int(number) for number in re.findall(r"\d+", _version())[:3])
     return "aiompi", (major, minor, micro)
 

@@ -77,8 +77,8 @@ class Handle(CommunicatorHandle, NumberedByHandle):
     def _entered(self, call: str) -> Communicator:
         """Return the communicator for a call that blocks: `_admitted` and `check_running_loop` in one step.
 
-        The shortest calls look for a loop themselves, and call this method only if there is one. The core checks the
-        thread.
+        The shortest calls check for a running event loop themselves, and call this method only if there is one. The
+        core checks the thread.
 
         Args:
             call: the same call in the asyncio face, such as "Bcast(buf, root)".

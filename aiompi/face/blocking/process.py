@@ -94,12 +94,12 @@ class Process:
 
     @property
     def wrapped(self) -> bool:
-        """True if calls are wrapped once the job is joined: for threads, or for the setting `debug`."""
+        """True if joining the job will wrap the calls, because of several threads or of the setting `debug`."""
         settings = load_settings()
         return settings.debug > 0 or settings.thread_level in THREAD_LEVELS[THREAD_SERIALIZED:]
 
     def start(self, level: int = THREAD_SINGLE) -> None:
-        """Begin the World Model, and join the job for it unless it has been joined; see `join`."""
+        """Begin the World Model. Join the job first, unless this process has joined it already; see `join`."""
         check_running_loop("MPI_Init", "async with aiompi.init() as world")
         self.join(level)
         self.initialized = True
@@ -108,7 +108,7 @@ class Process:
         """Join the job, unless this process is a rank. The process may join again after it has left.
 
         Args:
-            level: least thread level that the program needs; the settings may ask for a higher one.
+            level: lowest thread level that the program needs; the settings may ask for a higher level.
 
         Returns:
             The rank.
@@ -178,7 +178,7 @@ class Process:
             self.driver.check_thread()
 
     def expect_threads(self) -> None:
-        """Let calls take turns from the first one on, if the settings allow calls of several threads."""
+        """Let calls take turns from the first call on, if the settings allow calls of several threads."""
         with contextlib.suppress(InvalidArgumentError):  # the first call raises this error
             if load_settings().thread_level in THREAD_LEVELS[THREAD_SERIALIZED:]:
                 self._take_turns()
@@ -208,10 +208,11 @@ class Process:
                 self._early.pop(thread, None)
 
     def _take_turn(self) -> None:
-        """Let the call of this thread take its turn, if it began before the start.
+        """Let a call of this thread take its turn, if the call began before this process joined the job.
 
         Raises:
-            LocalProtocolError: the call did not begin by a method that takes turns; or see `BlockingDriver.exclusive`.
+            LocalProtocolError: the method of the call does not take turns, or `BlockingDriver.exclusive` refuses the
+                call.
         """
         self._early.pop(get_ident(), refuse_stale_method)()
 
@@ -221,7 +222,7 @@ class Process:
         """Leave the job, when all ranks do (MPI_Finalize, section 7.5).
 
         Raises:
-            LocalProtocolError: finalize was called before, or this is not the thread that has initialised.
+            LocalProtocolError: finalize was called before, or another thread has initialised MPI.
         """
         check_running_loop("MPI_Finalize", "async with aiompi.init() as world")
         if self._world_ended:
@@ -259,7 +260,7 @@ class Process:
         runtime.exit(code)
 
     def serialise(self, serializer: Any) -> None:
-        """Make and read the messages of objects with a serializer; None for the codec of the runtime."""
+        """Use a serializer to encode and decode the messages of objects; None for the codec of the runtime."""
         self._serializer = serializer
         if self._runtime is not None:
             self.codec = serializer or self._runtime.codec
@@ -331,7 +332,7 @@ def check_running_loop(call: str, awaitable: str) -> None:
 
 
 def wait(request: Request[Any]) -> None:
-    """Wait for an operation of this call, and withdraw it if a signal handler raises."""
+    """Wait for an operation of this call; withdraw the operation if a signal handler raises an exception."""
     try:
         process.driver.finish(request)
     except BaseException:

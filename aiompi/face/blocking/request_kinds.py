@@ -92,7 +92,7 @@ class Prequest(Request[T]):
 
         Raises:
             InvalidRequestError: the request is not of a partitioned send, or has not been started.
-            InvalidArgumentError: there is no such partition, or one of the partitions is ready already; none is sent.
+            InvalidArgumentError: a partition does not exist or is ready already; then no partition is sent.
         """
         low, high = integer(partition_low, "Pready_range: low"), integer(partition_high, "Pready_range: high")
         self._sending("Pready_range").ready(*range(low, high + 1))
@@ -105,7 +105,7 @@ class Prequest(Request[T]):
 
         Raises:
             InvalidRequestError: the request is not of a partitioned send, or has not been started.
-            InvalidArgumentError: there is no such partition, or one is ready already or listed twice; no partition is
+            InvalidArgumentError: a partition does not exist, is ready already or is listed twice; then no partition is
                 sent.
         """
         self._sending("Pready_list").ready(*several(partitions, "partitions", "numbers"))

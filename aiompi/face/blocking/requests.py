@@ -166,7 +166,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         return True, self._complete(status)
 
     def _complete(self, status: Status | None) -> T | None:
-        """Take the result of a completed operation, if there is one; the request is null or inactive from now on."""
+        """Take the result of the completed operation, if any; the request becomes null or inactive."""
         if status is not None:
             check_status(status)
         operation = self._active
@@ -247,15 +247,16 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Wait until all requests are complete, or one has failed (MPI_Waitall, section 3.7.5).
 
         Args:
-            requests: completed ones become null; requests that are pending when another one fails do not change.
+            requests: a sequence of requests. A completed request becomes null. A request that is pending when another
+                request fails does not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             True.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
-                request that is not complete.
+            InStatusError: some requests have failed. Each status has the error of its request: ERR_PENDING if the
+                request is not complete.
         """
         wait_for_all(requests, cls)
         if statuses is not None or not take_all(requests, cls):
@@ -267,15 +268,16 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Wait until all requests are complete, or one has failed; see `Waitall` (MPI_Waitall, section 3.7.5).
 
         Args:
-            requests: completed ones become null; requests that are pending when another one fails do not change.
+            requests: a sequence of requests. A completed request becomes null. A request that is pending when another
+                request fails does not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             The object that each request received, in the order of the requests.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
-                request that is not complete.
+            InStatusError: some requests have failed. Each status has the error of its request: ERR_PENDING if the
+                request is not complete.
         """
         wait_for_all(requests, cls)
         return complete_all(requests, statuses)
@@ -285,15 +287,16 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Complete all requests if `Waitall` would return at once (MPI_Testall, section 3.7.5).
 
         Args:
-            requests: completed ones become null; requests that are pending when another one fails do not change.
+            requests: a sequence of requests. A completed request becomes null. A request that is pending when another
+                request fails does not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             True if all requests were complete or one has failed; otherwise False, and no request is changed.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
-                request that is not complete.
+            InStatusError: some requests have failed. Each status has the error of its request: ERR_PENDING if the
+                request is not complete.
         """
         return cls.testall(requests, statuses)[0]
 
@@ -304,15 +307,16 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Complete all requests if `waitall` would return at once; see `Testall` (MPI_Testall, section 3.7.5).
 
         Args:
-            requests: completed ones become null; requests that are pending when another one fails do not change.
+            requests: a sequence of requests. A completed request becomes null. A request that is pending when another
+                request fails does not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             (True, the objects that the requests received), or (False, None).
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
-                request that is not complete.
+            InStatusError: some requests have failed. Each status has the error of its request: ERR_PENDING if the
+                request is not complete.
         """
         check(requests)
         if not all(progress(request) for request in requests) and not any(map(has_failed, requests)):
@@ -361,8 +365,8 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
 
         Returns:
             (index, True) if a request is complete, (UNDEFINED, True) if no request is active, otherwise (UNDEFINED,
-            False). If no request is active, the text of MPI-1.1 has False; later versions of the standard and other
-            implementations have True.
+            False). If no request is active, MPI-1.1 specifies the flag False; later versions of the standard and other
+            implementations use True.
 
         Raises:
             MPIError: the operation failed.
@@ -399,15 +403,16 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Wait until at least one request is complete (MPI_Waitsome, section 3.7.5); see `Waitall`.
 
         Args:
-            requests: completed ones become null; requests that are pending when another one fails do not change.
+            requests: a sequence of requests. A completed request becomes null. A request that is pending when another
+                request fails does not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             The indices of all requests that are complete; None if no request is active.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
-                request that is not complete.
+            InStatusError: some requests have failed. Each status has the error of its request: ERR_PENDING if the
+                request is not complete.
         """
         return cls.waitsome(requests, statuses)[0]
 
@@ -418,15 +423,16 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Wait until at least one request is complete; see `Waitsome` (MPI_Waitsome, section 3.7.5).
 
         Args:
-            requests: completed ones become null; requests that are pending when another one fails do not change.
+            requests: a sequence of requests. A completed request becomes null. A request that is pending when another
+                request fails does not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             The indices of `Waitsome`, and what these requests received.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
-                request that is not complete.
+            InStatusError: some requests have failed. Each status has the error of its request: ERR_PENDING if the
+                request is not complete.
         """
         wait_for_one(requests)
         return complete_some(requests, statuses)
@@ -436,15 +442,16 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Complete all requests whose operations are complete (MPI_Testsome, section 3.7.5); see `Waitall`.
 
         Args:
-            requests: completed ones become null; requests that are pending when another one fails do not change.
+            requests: a sequence of requests. A completed request becomes null. A request that is pending when another
+                request fails does not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
-            The indices of these requests, which may be none; None if no request is active.
+            The indices of the complete requests, possibly an empty list; None if no request is active.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
-                request that is not complete.
+            InStatusError: some requests have failed. Each status has the error of its request: ERR_PENDING if the
+                request is not complete.
         """
         return cls.testsome(requests, statuses)[0]
 
@@ -455,15 +462,16 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Complete all requests whose operations are complete; see `Testsome` (MPI_Testsome, section 3.7.5).
 
         Args:
-            requests: completed ones become null; requests that are pending when another one fails do not change.
+            requests: a sequence of requests. A completed request becomes null. A request that is pending when another
+                request fails does not change.
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
             The indices of `Testsome`, and what these requests received.
 
         Raises:
-            InStatusError: requests have failed; each status has the error of its request, which is ERR_PENDING for a
-                request that is not complete.
+            InStatusError: some requests have failed. Each status has the error of its request: ERR_PENDING if the
+                request is not complete.
         """
         if check(requests):
             poll()
@@ -481,8 +489,8 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
 
         Returns:
             (index, True) if a request is complete, (UNDEFINED, True) if no request is active, otherwise (UNDEFINED,
-            False). If no request is active, the text of MPI-1.1 has False; later versions of the standard and other
-            implementations have True.
+            False). If no request is active, MPI-1.1 specifies the flag False; later versions of the standard and other
+            implementations use True.
 
         Raises:
             InvalidRequestError: an active request is listed twice.
@@ -526,7 +534,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
             statuses: filled with the status of each request, and extended when too short.
 
         Returns:
-            The indices of these requests, which may be none; None if no request is active.
+            The indices of the complete requests, possibly an empty list; None if no request is active.
 
         Raises:
             InvalidRequestError: an active request is listed twice.

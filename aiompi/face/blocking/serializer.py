@@ -1,4 +1,4 @@
-"""`MPI.pickle`, by which programs of mpi4py serialise objects, and choose how messages are serialised."""
+"""`MPI.pickle`: with it, programs of mpi4py serialise objects, and choose the serializer for messages."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ class Pickle:
     """A way to make bytes of objects, and objects of bytes.
 
     Args:
-        dumps: called with the object, and with the protocol if there is one; pickle.dumps by default.
-        loads: called with the bytes; pickle.loads by default, which then reads the messages of `Comm.send` as well.
+        dumps: function that makes bytes from an object. It gets the object, and the protocol if there is one; by
+            default `pickle.dumps`.
+        loads: function that makes an object from bytes; by default `pickle.loads`, extended to read the messages of
+            `Comm.send`.
         protocol: protocol for `dumps`. None: `pickle.dumps` gets the highest protocol, any other function none.
             Negative: the highest.
         threshold: bytes from which `dumps_oob` leaves buffers out; None: 256 KiB.
@@ -45,7 +47,7 @@ class Pickle:
 
     @property
     def PROTOCOL(self) -> int | None:
-        """Protocol that is passed to the function that makes bytes; None if a function of the program gets none."""
+        """Protocol that `dumps` passes to its function; None if `dumps` passes no protocol."""
         return self._protocol
 
     @PROTOCOL.setter
@@ -100,7 +102,7 @@ def _loads(data: Any) -> Any:
 
 
 class Serializer:
-    """Makes the messages of the blocking face by functions of the program, instead of the codec."""
+    """Encodes and decodes the messages of the blocking face with functions of the program, instead of the codec."""
 
     def __init__(self, way: Pickle) -> None:
         self._way = way

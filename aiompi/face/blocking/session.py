@@ -40,8 +40,8 @@ class Session(SessionCalls):
         After Finalize, a process may open sessions as long as a session from before Finalize is open.
 
         Args:
-            info: hints. "thread_level" is "MPI_THREAD_MULTIPLE" or another level, as for `Init_thread`; it counts if
-                the process has not joined its job yet.
+            info: hints. "thread_level" asks for a thread level such as "MPI_THREAD_MULTIPLE" (see `Init_thread`). This
+                hint counts only if the process has not joined its job yet.
             errhandler: error handler of the session.
 
         Raises:

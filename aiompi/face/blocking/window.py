@@ -85,7 +85,7 @@ class Win(WindowCalls):
 
         Raises:
             InvalidBufferError: the memory is read-only or not contiguous.
-            WindowError: the unit is not positive, or an argument is wrong at another rank.
+            WindowError: `disp_unit` is not positive, or an argument is wrong at another rank.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             BlockingCallError: an event loop is running in this thread.
         """
@@ -107,7 +107,7 @@ class Win(WindowCalls):
             The window; its `memory` is the memory of this rank.
 
         Raises:
-            WindowError: the size is negative, or the unit not positive, at this rank or at another one.
+            WindowError: at some rank, the size is negative, or `disp_unit` is not positive.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             OtherError: a rank has no memory left.
             BlockingCallError: an event loop is running in this thread.
@@ -460,8 +460,8 @@ class Win(WindowCalls):
             assertion: MODE_NOCHECK is not checked: the call takes the lock as without it.
 
         Raises:
-            WindowError: an epoch for this rank is open, or another task waits for the same lock.
-            ProcessFailedError: the rank has failed, or a rank that held its lock has failed.
+            WindowError: an epoch for `rank` is open, or another task of this process waits for the same lock.
+            ProcessFailedError: `rank` has failed, or a rank that held its lock has failed.
             BlockingCallError: an event loop is running in this thread.
         """
         self._entered("Lock(rank, lock_type, assertion)")
@@ -486,7 +486,7 @@ class Win(WindowCalls):
             assertion: MODE_NOCHECK is not checked: the call takes the lock as without it.
 
         Raises:
-            WindowError: an epoch is open, or another task waits for a lock.
+            WindowError: an epoch is open, or another task of this process waits for a lock.
             ProcessFailedError: a rank that held an exclusive lock has failed.
             BlockingCallError: an event loop is running in this thread.
         """

@@ -1,18 +1,17 @@
-"""Writes the files of the faces that follow from modules of the asyncio face.
+"""Writes the generated files of both faces, which are derived from modules of the asyncio face.
 
     python -m aiompi.face.generate            # writes the files
-    python -m aiompi.face.generate --check    # exits with 1 if one of them is not up to date
+    python -m aiompi.face.generate --check    # exits with 1 if a file is not up to date
 
 A collective of the asyncio face such as `Bcast` is the source of up to five forms (`collectives`): `Ibcast` and
 `Bcast_init` of the asyncio face, and `Bcast`, `Ibcast` and `Bcast_init` of the blocking face. A form has the signature
-of its source, its docstring with the changes that the form needs, and one call.
+of its source, the docstring of its source with the changes that the form needs, and a body of one call.
 
 Other modules of the asyncio face get further forms of their calls, such as `isend`, `ssend` and `Send_init`
-(`started`): `native/sending.py` has these forms, and the code of `generate/native/sending.py`, which is written by
-hand.
+(`started`): `native/sending.py` has the handwritten code of `generate/native/sending.py`, with these forms added.
 
 Other modules of the blocking face are twins (`twins`) of modules of the asyncio face: `blocking/file.py` has the
-methods of `native/file.py`, and the code of `generate/blocking/file.py`, which is written by hand.
+methods of `native/file.py`, adapted, and the handwritten code of `generate/blocking/file.py`.
 
 The files are committed, so that editors and type checkers read them like any other file; ruff formats them.
 """

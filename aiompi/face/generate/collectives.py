@@ -273,7 +273,7 @@ class NativePersistent(Persistent):
 
 
 def _in_two_steps(source: Source, name: str, end: str) -> str:
-    """Return the example of a form that starts the operation, and the lines that complete it."""
+    """Return the example of a form that only starts the operation, with the lines `end` to complete the operation."""
     example = source.doc.sections["Example"]
     timed, _, rest = example.partition("\n")
     if timed.startswith("async with asyncio.timeout"):

@@ -57,7 +57,7 @@ class Doc:
 
     @property
     def result(self) -> str:
-        """The result of the request that is returned, as a sentence; empty if the section does not name it."""
+        """The result of the returned request, as a sentence; empty if the section Returns names no result."""
         begin = _RESULT.match(self.returns)
         result = self.returns[begin.end() :] if begin else ""
         return result[:1].upper() + result[1:]
@@ -83,7 +83,7 @@ def section(entries: Iterable[str], hanging: str = "    ") -> str:
 
 
 def waiting(example: str) -> str:
-    """Return the example for the blocking face that follows from an example of the asyncio face."""
+    """Return an example of the asyncio face, converted to the blocking face."""
     example = _TIMED.sub(lambda timed: textwrap.dedent(timed[1]), example)
     return (
         example.replace("await ", "")

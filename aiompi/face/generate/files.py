@@ -17,7 +17,7 @@ def read(path: str) -> str:
 
 
 def beginning(inputs: Sequence[str], doc: str) -> list[str]:
-    """Return the first lines of a file that follows from others, with its docstring."""
+    """Return the first lines of a file that is generated from others: comment, docstring and first import."""
     return [first_line(inputs), f'"""{doc}"""\n', "from __future__ import annotations\n"]
 
 

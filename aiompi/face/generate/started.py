@@ -1,9 +1,9 @@
-"""Modules of the asyncio face in which the generator writes further forms of a call: `isend`, `ssend`, `Send_init`.
+"""Modules of the asyncio face to which the generator adds forms of a call, such as `isend` and `ssend` from `send`.
 
-`generate/native` has such a module without these forms: `def ibsend(self): ...` there means that `ibsend` follows from
-`bsend`, which is awaited. A form has the signature and the docstring of its source, with the changes that follow; an
-i-form has the body of its source without `AwaitableCall`. `generate/native` gives the differences of a form: arguments,
-the first sentence, entries of the docstring, the body.
+`generate/native` has the input of such a module. A placeholder there, such as `def ibsend(self): ...`, makes the
+generator derive the form `ibsend` from its source, the awaited method `bsend`. A form gets the signature and the
+docstring of its source, adapted as the classes here say. An i-form gets the body of its source without `AwaitableCall`.
+The placeholder states where the form differs: arguments, first sentence, entries of the docstring, body.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _KEPT: Final = "A request, which can be awaited any number of times."
 
 
 class StartedForm(Call):
-    """A form of an awaited method, with the differences that are written by hand."""
+    """A form that is derived from an awaited method; a placeholder written by hand states the differences."""
 
     @staticmethod
     def source(name: str) -> str:
-        """Return the name of the source of a method `name`; empty if `name` does not name this form."""
+        """Return the name of the method from which `name` is derived; empty if `name` is not a name of this form."""
         raise NotImplementedError
 
     def _operation(self) -> ast.expr:
@@ -212,7 +212,7 @@ class Ended(Begun):
 
 @dataclass
 class Started:
-    """A file of the asyncio face with its forms.
+    """A file of the asyncio face, written with its forms.
 
     Attributes:
         path: path of the file, such as "native/access.py".

@@ -1,9 +1,9 @@
-"""Twins: modules of the blocking face that follow from the module of the same name of the asyncio face.
+"""Twins: modules of the blocking face that are generated from the module of the same name of the asyncio face.
 
 For each twin, `generate/blocking` has the parts that are written by hand: imports, bases, private methods, and public
-methods that the asyncio face does not have. A class gets the public methods of the class of the same name of the
-asyncio face. They have the signatures and docstrings of that class, with the changes that follow, and a body by these
-rules:
+methods that the asyncio face does not have. Each class of a twin gets the public methods of the asyncio class of the
+same name, with their signatures and docstrings adapted to the blocking face. The return type of the asyncio method
+decides the body:
 
     AwaitableCall[T]         the call waits and returns T: `return AwaitableCall(x)` is `return self._finish(x)`, and
                              if `x` is `self._made(...)`, `made: T = self._finish(x)` and `return made`
@@ -11,12 +11,13 @@ rules:
                              such argument, `return AwaitableCall(x)` is `self._access(x, status)`
     Request[T]               the call starts the operation: `return x` is `return Request._denote(x)`
     PersistentRequest[T]     likewise, with `Prequest`
-    anything else            as it is
+    anything else            the body is unchanged
 
-A method of the parts may have the name of a method of the asyncio face. Such a method gives the body; `...` stands for
-the body by the rules. It may also give the types of its arguments, entries of its docstring (`...` stands for the first
-sentence), and its result type. A method of the parts whose first sentence is "Start `Put` ..." follows from `Put` in
-the same way. A function follows from the method of the same name. Coroutines and properties are left to the parts.
+The parts may define a method that the asyncio face has as well. Its body then replaces the body by the rules, unless it
+is `...`. It may also replace types of arguments, entries of the docstring (a first sentence `...` keeps the first
+sentence), and the result type. A method of the parts whose docstring begins with "Start `Put`" is derived from `Put` in
+the same way. A function of the parts is derived from the asyncio method of the same name. Coroutines and properties are
+written by hand in the parts.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Call:
 
     @property
     def kind(self) -> str:
-        """AwaitableCall, Request, PersistentRequest, or "" for a call that is the same in both faces."""
+        """Return type: AwaitableCall, Request or PersistentRequest; "" for a call that is the same in both faces."""
         returns = self.own.returns if self.part is None or self.name == self.own.name else self.part.returns
         name = ast.unparse(returns.value) if isinstance(returns, ast.Subscript) else ""
         return name if name in ("AwaitableCall", "Request", "PersistentRequest") else ""
@@ -294,7 +295,7 @@ class _Starting(ast.NodeTransformer):
 
 @dataclass
 class Twin:
-    """A file that is written from a module of the asyncio face and the parts by hand.
+    """A file that the generator writes from a module of the asyncio face and from parts written by hand.
 
     Attributes:
         path: of the file, such as "blocking/access.py".
@@ -310,7 +311,7 @@ class Twin:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The files that it follows from."""
+        """The files from which it is generated."""
         return self.source, f"generate/{self.path}"
 
     def text(self) -> str:
@@ -354,7 +355,7 @@ class Twin:
         return "\n".join([*parts.comment(node), head, textwrap.indent("\n\n".join(texts), "    ")])
 
     def _started(self, parts: Module, node: ast.stmt, calls: dict[str, Call]) -> Iterator[Call]:
-        """Yield the call that a method of the parts starts, if it is one of these calls."""
+        """Yield the `Call` of a method of the parts whose docstring begins with "Start `X`", if `calls` has X."""
         if isinstance(node, ast.FunctionDef) and node.name not in calls:
             starts = _STARTS.match(ast.get_docstring(node) or "")
             if starts is not None and starts[1] in calls:

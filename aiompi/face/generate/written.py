@@ -60,7 +60,8 @@ class Written:
         doc: docstring of the file.
         name: name of the class.
         about: docstring of the class.
-        forms: files of the asyncio face, each with the forms in which the class has its methods.
+        forms: pairs of a file of the asyncio face and a list of forms; the class gets each method of the file in each
+            of these forms.
     """
 
     path: str
@@ -71,7 +72,7 @@ class Written:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The files that it follows from."""
+        """The files from which it is generated."""
         return tuple(file for file, _ in self.forms)
 
     @property

@@ -12,12 +12,13 @@ from aiompi.typing import BufSpec
 
 
 class Access(FileCalls):
-    """The common part of reads and writes of a file; each starts at once.
+    """Base class of the reads and writes of a file; each access starts at once.
 
-    Offsets and positions count elementary types of the view. The result is the Status, whose `Get_count` tells how much
-    was read or written; fewer bytes are read only at the end of the file. The call itself raises errors of arguments.
-    The await raises errors of the file, and all errors of collective accesses. When the await of an access that is not
-    collective is cancelled, the access ends between two pieces; a write has then written the bytes before that place.
+    Offsets and positions count elementary types of the view. The result is the Status; its `Get_count` tells how much
+    was read or written. A read gets less than it asks for only at the end of the file. The call itself raises errors of
+    arguments. The await raises errors of the file, and all errors of collective accesses. When the await of a
+    noncollective access is cancelled, the access stops between two pieces. A write has then written all bytes before
+    the place where it stopped.
     """
 
     __slots__ = ()

@@ -25,7 +25,7 @@ class Agreement(Handle):
             The request; its result is the bitwise AND of the flags, the same at all members.
 
         Raises:
-            ProcessFailedError: awaiting it: a member has failed, and not all other members had acknowledged the failure
+            ProcessFailedError: awaiting it: a member has failed, and some other member had not acknowledged the failure
                 by `Ack_failed`. Then all other members raise this error; its attribute `flag` has the result.
         """
         return AwaitableCall(recovery.agree(self._admitted, flag), "Agree", self._core)

@@ -94,7 +94,7 @@ class Arrangement(Handle):
             reorder: ignored: ranks stay as they are.
 
         Returns:
-            A request whose result is the new communicator, or a null one in a process that is no node.
+            A request whose result is the new communicator, or a null one in a process outside the graph.
 
         Raises:
             InvalidArgumentError: `index` and `edges` describe no graph of processes of this communicator.

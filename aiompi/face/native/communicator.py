@@ -153,8 +153,8 @@ class Comm(
             A request whose result is the new communicator, or a null one in a process outside of it.
 
         Raises:
-            InvalidGroupError: the group has processes that are not in this communicator; awaiting it: a process of a
-                group has given another group.
+            InvalidGroupError: the group has processes that are not in this communicator; awaiting it: a member of a
+                group that another process gave has given a different group.
         """
         return AwaitableCall(self._made(create.create(self._admitted, group), "Create"))
 
@@ -192,8 +192,8 @@ class Comm(
                 "mpi_hw_resource_type".
 
         Returns:
-            A request whose result is the new communicator, or a null one in a process that gave UNDEFINED, is not bound
-            to exactly one such resource, or is not in the process set.
+            A request whose result is the new communicator. It is a null one in a process that gave UNDEFINED, is not
+            bound to exactly one resource of the type, or is not in the process set that `info` names.
 
         Raises:
             InvalidArgumentError: the split type is unknown, or the info names both a type of resources and a process
@@ -211,8 +211,8 @@ class Comm(
         Pending operations complete normally.
 
         Returns:
-            A request that is complete at once; between IMPI clients, once all processes of the communicator have made
-            the call.
+            A request that is complete at once. Between IMPI clients, it completes when all processes of the
+            communicator have called `Free`.
 
         Raises:
             InvalidCommError: the communicator is null, COMM_WORLD or COMM_SELF.
@@ -434,10 +434,11 @@ class Intercomm(Comm, Collectives):
 
 
 async def _parted(disconnecting: Request[None], engine: Engine, parting: Request[None]) -> None:
-    """Wait for a disconnection, and then for `parting` if this rank no longer knows a process of another job.
+    """Wait for a disconnection. If this rank then knows no process of another job, wait for its shutdown as well.
 
     Args:
-        parting: the end of a rank that lives only for the ranks that it has spawned.
+        parting: completes when the spawned ranks have ended and this rank, which `aiompi.spawn` made for them, has shut
+            down.
     """
     await disconnecting
     if not engine.processes.has_met:

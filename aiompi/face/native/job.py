@@ -73,7 +73,7 @@ class World(Intracomm, Ports, WorldTalking):
         return _talk_of()(self._admitted, self._codec)
 
     def finalize(self, timeout: float | None = None) -> AwaitableCall[bool]:
-        """End communication: complete when every rank of the job has called it (MPI_Finalize, section 7.5).
+        """End communication; the request completes when every rank of the job calls this (MPI_Finalize, section 7.5).
 
         Args:
             timeout: seconds after which this rank leaves without the others; None if it waits for them.
@@ -93,7 +93,7 @@ class World(Intracomm, Ports, WorldTalking):
         return AwaitableCall(self._runtime.finalize(timeout), "finalize", self._core)
 
     def leave(self) -> AwaitableCall[None]:
-        """End communication of this rank alone, as when its service stops; complete once its messages are delivered.
+        """End communication of this rank only, after its messages are delivered; for example when its service stops.
 
         Ranks that still wait for this one get a ProcessFailedError.
 
@@ -124,7 +124,7 @@ _of_sessions: Final[set[Runtime]] = set()
 
 
 async def rank_of_loop() -> Runtime:
-    """Return the rank of the running event loop; if this loop has no rank, this process joins its job as one.
+    """Return the rank of the running event loop; if the loop has no rank, make this process join its job as a rank.
 
     Raises:
         LocalProtocolError: several ranks use this loop.
@@ -154,13 +154,13 @@ def _is_lost(rank: Runtime) -> bool:
 
 
 def _contact(settings: Settings) -> Contact | None:
-    """Return the contact of the job for which this process was started, from a session if one has asked for it."""
+    """Return the contact of a rank that a session has started; without one, that of the environment, or None."""
     known = (rank.contact for rank in _of_sessions if rank.contact is not None and not rank.finalized)
     return next(known, None) or Contact.from_environ(settings)
 
 
 def rank_for(contact: Contact | None, settings: Settings | None) -> Runtime:
-    """Return the rank for a contact: the rank that sessions have started, if it has no World yet, else a new one."""
+    """Return a rank for a contact: the one that a session has started, if it has no World yet, else a new rank."""
     for runtime in _of_sessions:
         over = runtime.finalized or runtime.sessions.world_begun or _is_lost(runtime)
         if runtime.contact == contact and not over:
@@ -206,7 +206,7 @@ class RankScope:
         self._cause: BaseException | None = None
 
     def cancelled_by(self, error: BaseException) -> None:
-        """Note the exception, such as that of `sys.exit`, that ends the loop of `run` and so cancels the block."""
+        """Record the exception, such as SystemExit, that ends the loop of `run` and so cancels the `async with`."""
         self._cause = error
 
     async def _start(self) -> World:

@@ -21,8 +21,8 @@ from aiompi.typing import BufSpec
 class Message:
     """A message that no other receive can get; to be received once. It is false afterwards.
 
-    When the await of `recv` or `Recv` is cancelled, this object has the message again, for another call to receive. If
-    nothing refers to this object any more, the message is unexpected again, and any receive can get it.
+    When the await of `recv` or `Recv` is cancelled, this object has the message again, and another call can receive it.
+    If nothing refers to this object any more, the message is unexpected again, and any receive can get it.
 
     Attributes:
         status: its envelope.

@@ -27,7 +27,7 @@ class Output(Protocol):
 
 
 class _Feed(Protocol):
-    """Takes output, and whether this is the last output; returns True if more is wanted now."""
+    """Takes output, with `ended` True for the last; returns True if the caller may pass more now."""
 
     def __call__(self, text: str, *, ended: bool) -> bool: ...
 
@@ -54,9 +54,9 @@ class OutputLines:
         async for rank, text, is_error in lines:
             ...
 
-    The iteration ends when all ranks have ended; it can be left and entered again. Lines of one rank are in order.
-    Ranks that print faster than the program iterates have to wait, as at a pipe, until the program disconnects from
-    them.
+    The iteration ends when all ranks have ended. A program may leave the loop, and iterate again later. Lines of one
+    rank are in order. Ranks that print faster than the program iterates block, as writers to a full pipe do. They no
+    longer block once the program disconnects from them.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class OutputLines:
         self._forward = forward
 
     def _feed(self, text: str, *, ended: bool) -> bool:
-        """Take output, and whether this is the last output; return True if more is wanted now."""
+        """Take output, with `ended` True for the last; return True if the caller may pass more now."""
         if not self._closed:
             *whole, self._partial = (self._partial + text).split("\n")
             if self._partial and (ended or len(self._partial) > _LIMIT):
@@ -128,7 +128,8 @@ class Forward:
     """Passes what ranks print on to the program.
 
     Args:
-        output: takes what the ranks print; None for the object that is `sys.stdout` when output comes.
+        output: object to which the output of the ranks is written. None: each piece of output goes to the current
+            `sys.stdout`.
 
     Attributes:
         write_end: descriptor to which the ranks print; the caller closes it.
@@ -166,7 +167,7 @@ class Forward:
             self._driver.add_reader(self._read, self._readable)
 
     def unlimit(self) -> None:
-        """Go on reading without making ranks wait, because the program waits for the end of the ranks."""
+        """From now on read all output, so that no rank blocks: the program waits for the end of the ranks."""
         self._unlimited = True
         self.resume()
 

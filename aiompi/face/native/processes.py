@@ -235,7 +235,7 @@ class Ports:
         return self._runtime.names
 
     def _completed(self, value: T) -> Request[T]:
-        """Return a complete request: the call does not wait, because the files of names are on this machine."""
+        """Return a complete request. The calls need not wait, because published names are files on this machine."""
         request: Request[T] = Request(self._runtime.engine)
         request.complete(value)
         return request

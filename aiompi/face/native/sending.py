@@ -25,8 +25,8 @@ class ObjectSends(Handle):
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
-                are not copied, and an object of many items is encoded in slices between turns of the event loop, while
-                later messages wait behind it.
+                are not copied. An object of many items is encoded in slices, between which the event loop runs; later
+                messages wait until the encoding is done.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 
@@ -115,8 +115,8 @@ class ObjectSends(Handle):
 
         Args:
             obj: any object that can be pickled; it must not be changed before the send is complete: large arrays in it
-                are not copied, and an object of many items is encoded in slices between turns of the event loop, while
-                later messages wait behind it.
+                are not copied. An object of many items is encoded in slices, between which the event loop runs; later
+                messages wait until the encoding is done.
             dest: rank, or PROC_NULL.
             tag: 0..TAG_UB.
 

@@ -1,4 +1,4 @@
-"""Ranks for a program that no launcher has started, such as a notebook: the work of `aiompi.spawn`."""
+"""Implementation of `aiompi.spawn`: starts ranks for a program without a launcher, such as a notebook."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Function: TypeAlias = Callable[..., Any]
 
 
 class _Starter:
-    """Starts the launcher of the ranks, when the port to which they connect is open (`create.spawn`).
+    """Starts the launcher of the ranks; `create.spawn` calls it when the port to which the ranks connect is open.
 
     Attributes:
         launch: the launcher, None before it is started.
@@ -80,7 +80,7 @@ def _pickled(function: Function, args: Sequence[Any]) -> bytes:
 
 
 class SpawnedJob:
-    """The job of the spawned ranks. After their end, it also ends the rank that was made for the call.
+    """The job of the spawned ranks. When they have ended, it shuts down the rank that `aiompi.spawn` has made.
 
     Attributes:
         error: why the job has failed; None if it has not.
@@ -104,7 +104,7 @@ class SpawnedJob:
         self._launch.end()
 
     def __call__(self) -> Request[None]:
-        """Return a request that completes when the rank has left. The spawned ranks now print without waiting."""
+        """Return a request that completes when this rank has shut down. Spawned ranks no longer block when printing."""
         self._forward.unlimit()
         return self._over
 

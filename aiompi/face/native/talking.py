@@ -1,7 +1,7 @@
 """`Talking`: messages, calls, topics and shared dicts for workers that talk to each other; `aiompi.talk` does the work.
 
-This module knows only the interface of the package `aiompi.talk`, which stands above the faces and is imported at the
-first use.
+This module has only the interfaces of the package `aiompi.talk`. That package depends on the faces, so it is imported
+at the first use.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class SharedDict(Mapping[str, Any]):
 
     Raises:
         InvalidArgumentError: writing: the key is no `str`, or the values cannot be compared or added.
-        ProcessFailedError: writing: this member was cut off, or rank 0 has failed and no other world follows. Whether
-            the write was made is unknown.
+        ProcessFailedError: writing: the team has gone on without this member for a time, or rank 0 has failed in a
+            world that belongs to no team. Whether the write was made is unknown.
         RevokedError, LocalProtocolError: writing: this member has left.
     """
 
@@ -197,7 +197,7 @@ class Talking:
         """Let other members call a function by its name; a decorator.
 
         An `async` function runs as a task, and is cancelled when the caller gives up or fails. A plain function runs in
-        the event loop, so that it must not block. Calls to a rank wait until the rank has its first handler.
+        the event loop, so it must not block. Calls to a rank wait until the rank has its first handler.
 
         Args:
             function: gets the arguments of `call`, which returns the result of the function.
@@ -248,10 +248,10 @@ class Talking:
     async def publish(self, topic: str, obj: object, *, confirm: bool = False) -> None:
         """Send an object to all subscriptions of a topic, at all members, this one included.
 
-        Each subscription gets the object at most once, and gets the objects of this member in the order of its calls. A
-        member that stays gets all objects; a member that fails or leaves may miss some. The object may be changed after
-        the call. The call waits while a member has 256 earlier objects of this member that have not reached its
-        subscriptions.
+        Each subscription gets the object at most once, and gets the objects of this member in the order in which it
+        published them. A member that stays gets all objects; a member that fails or leaves may miss some. The object
+        may be changed after the call. Flow control: the call waits while 256 earlier objects of this member have not
+        yet reached the subscriptions of another member.
 
         Args:
             topic: any text of at most 65,535 bytes.
@@ -277,8 +277,8 @@ class Talking:
         Args:
             topic: the topic of `publish`.
             bound: most objects that wait to be read.
-            when_full: "wait" makes publishers wait, "drop oldest" drops objects, and "fail" ends the iteration by
-                `asyncio.QueueFull` after the objects that wait.
+            when_full: "wait" makes publishers wait, "drop oldest" drops the oldest object, and "fail" ends the
+                iteration: it yields the objects that wait, and then raises `asyncio.QueueFull`.
 
         Returns:
             An asynchronous iterator over the objects. Cancelling a step loses no object.
@@ -295,7 +295,7 @@ class Talking:
     def shared_dict(self, name: str) -> SharedDict:
         """Return a dict of which every member has a copy.
 
-        A new member of a team has the whole copy when its `async with` begins. In a world that no other world follows,
+        A new member of a team has the whole copy when its `async with` begins. In a world that belongs to no team,
         writes wait until each rank has called this or another method of `Talking`.
 
         Args:

@@ -4,8 +4,8 @@
         async with win.lock(0):
             await win.Fetch_and_op(one, before, 0)
 
-Operations start at once. Each returns a request that is complete when its buffers may be used again and its results are
-there. The end of the epoch, or a flush, completes the access at the target.
+Operations start at once. Each returns a request, which completes when the buffers of the operation may be used again
+and hold its results. The end of the epoch, or a flush, completes the access at the target.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Win(WindowCalls):
 
         Raises:
             InvalidBufferError: awaiting it: the memory is read-only or not contiguous.
-            WindowError: awaiting it: the unit is not positive, or an argument is wrong at another rank.
+            WindowError: awaiting it: `disp_unit` is not positive, or an argument is wrong at another rank.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
         """
         return AwaitableCall(cls._making("Win.Create", comm, info, lambda core: cls._create(memory, disp_unit, core)))
@@ -83,7 +83,7 @@ class Win(WindowCalls):
             A request whose result is the window; its `memory` is the memory of this rank.
 
         Raises:
-            WindowError: awaiting it: the size is negative, or the unit not positive, at this rank or at another one.
+            WindowError: awaiting it: at some rank, the size is negative, or `disp_unit` is not positive.
             InvalidCommError: `comm` is an intercommunicator, or spans IMPI clients.
             OtherError: awaiting it: a rank has no memory left.
         """
@@ -320,13 +320,13 @@ class Win(WindowCalls):
 
     @contextlib.asynccontextmanager
     async def fence(self) -> AsyncIterator[Self]:
-        """Return a section between two fences, in which all ranks may access all memory.
+        """Return an async context manager for a block between two fences, in which all ranks may access all memory.
 
             async with win.fence():
                 win.Put(value, dest)
 
-        An exception or a cancellation that leaves the section begins the closing fence, so that the other ranks do not
-        wait in vain. The exception continues at once; the fence ends when all ranks have called it.
+        If an exception or a cancellation leaves the block, this rank still starts the closing fence, because the other
+        ranks wait for it. The exception propagates at once; the fence completes when all ranks have called it.
         """
         try:
             await self.Fence()
@@ -390,8 +390,9 @@ class Win(WindowCalls):
             limit, this rank does not take the lock later.
 
         Raises:
-            WindowError: awaiting it: an epoch for this rank is open, or another task waits for the same lock.
-            ProcessFailedError: awaiting it: the rank has failed, or a rank that held its lock has failed.
+            WindowError: awaiting it: an epoch for `rank` is open, or another task of this process waits for the same
+                lock.
+            ProcessFailedError: awaiting it: `rank` has failed, or a rank that held its lock has failed.
         """
         return AwaitableCall(self._usable("Lock").epochs.locks.lock(rank, lock_type, assertion))
 
@@ -410,7 +411,7 @@ class Win(WindowCalls):
             assertion: MODE_NOCHECK is not checked: the call takes the lock as without it.
 
         Raises:
-            WindowError: awaiting it: an epoch is open, or another task waits for a lock.
+            WindowError: awaiting it: an epoch is open, or another task of this process waits for a lock.
             ProcessFailedError: awaiting it: a rank that held an exclusive lock has failed.
         """
         return AwaitableCall(self._usable("Lock_all").epochs.locks.lock_all(assertion))
@@ -421,7 +422,7 @@ class Win(WindowCalls):
 
     @contextlib.asynccontextmanager
     async def lock(self, rank: int, *, shared: bool = False) -> AsyncIterator[Self]:
-        """Return a section in which this rank holds the lock of a rank, and may access the memory of that rank.
+        """Return an async context manager that holds the lock of a rank; its block may access the memory of that rank.
 
             async with win.lock(0):
                 await win.Get(counter, 0)
@@ -438,7 +439,7 @@ class Win(WindowCalls):
 
     @contextlib.asynccontextmanager
     async def lock_all(self) -> AsyncIterator[Self]:
-        """Return a section in which this rank may access the memory of all ranks, and so may others (`Lock_all`)."""
+        """Return an async context manager that holds shared locks of all ranks; its block may access all memory."""
         await self.Lock_all()
         try:
             yield self

@@ -49,7 +49,7 @@ class Outgoing:
         drqid: the receiver's id of a long message, once it is matched.
         phase: see the table at the top of the module.
         cancelling: True while a CANCEL is unanswered.
-        ahead: data of the message's next packets, written ahead into the memory from which they will be sent.
+        ahead: data of the next packets, which have been copied into the memory from which the packets will be sent.
     """
 
     __slots__ = (
@@ -99,7 +99,7 @@ class Outgoing:
 
         Args:
             datalen: bytes of a packet.
-            write: function that takes the data of a packet and returns the part that it has written; None to stop.
+            write: function that copies the data of a packet into that memory, and returns the copy; None to stop.
         """
         left = self.left - sum(sum(map(len, data)) for data in self.ahead)
         while left:

@@ -171,8 +171,8 @@ class Pair:
         """Try to cancel a message (section 3.7.4).
 
         Returns:
-            False if it is too late. Otherwise the pair calls `cancelled` or `not_cancelled` of the user: at once if
-            the message has not left, else when the other side has answered.
+            False if it is too late. Otherwise the pair calls `cancelled` or `not_cancelled` of the `PairUser`: at once
+            if no packet of the message has been sent, else when the other side has answered.
         """
         if message.phase is Phase.QUEUED:
             self._queue.remove(message)
@@ -288,7 +288,7 @@ class Pair:
             self._user.not_cancelled(message)
 
     def _withdraw_cancel(self, message: Outgoing) -> bool:
-        """Withdraw the CANCEL of a message, and return True, if the CANCEL still waits for flow control."""
+        """If the CANCEL of a message still waits for flow control, withdraw the CANCEL and return True."""
         cancel = self._pack(PacketType.CANCEL, message.srqid)
         if cancel not in self._queue:
             return False

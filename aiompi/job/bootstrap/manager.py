@@ -1,4 +1,4 @@
-"""`ProcessManager`, the interface of the program that has started a rank, and `Place`, the result of its start."""
+"""`ProcessManager`: the program that has started this process. `Place`: the key and agent connection of a rank."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _PAUSE: Final = (0.02, 1.0)
 
 
 class Store(ProcessManager):
-    """A process manager with a store of texts, through which the processes exchange addresses and keys."""
+    """A process manager with a key-value store, through which the processes exchange addresses and keys."""
 
     def meet(self, settings: Settings) -> Place:
         key, where = b"", ""
@@ -161,11 +161,12 @@ def start_agent(
     credential_listener: socket.socket | None = None,
     credential: str = "",
 ) -> None:
-    """Start the agent of the job, a process that ends with the job, and close this end of its sockets.
+    """Start the agent process of the job, which ends with the job, and close this process's copies of its sockets.
 
-    It is a separate process, because the job goes on when rank 0 computes for long, and must end when rank 0 is killed.
-    It has its own session, so that signals of the terminal reach only the ranks. It is not a child of this process,
-    because this process may wait for any child. It prints errors on the standard error of rank 0.
+    The agent is a separate process, because it must work while rank 0 computes, and must end the job when rank 0 is
+    killed. The agent has its own session, so that signals of the terminal reach only the ranks. The agent is not a
+    child of this process, because the program may wait for any child (`os.wait`). The agent prints errors on the
+    standard error of rank 0.
 
     Args:
         listener: at which ranks join.
@@ -262,7 +263,7 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
 
 
 def _greet(greeter: Greeter, silence: int, timeout: float) -> socket.socket:
-    """Perform the hello. The limit is for the whole hello, because a stranger could send a byte from time to time."""
+    """Perform the hello. `timeout` limits the whole hello, not each read: a stranger could send one byte at a time."""
     liveness.end_if_silent(greeter.socket, silence)
     greeter.socket.settimeout(0)
     readable, deadline = select.poll(), time.monotonic() + timeout

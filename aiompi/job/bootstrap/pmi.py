@@ -1,8 +1,8 @@
 """The text protocol PMI-1, which MPICH's Hydra speaks, and Slurm with `srun --mpi=pmi2`.
 
 Each command is a line of the form `cmd=put kvsname=K key=NAME value=TEXT`, and so is each answer. They pass through an
-inherited socket, whose descriptor is PMI_FD. With `mpiexec -pmi-port` they pass through a connection to PMI_PORT
-instead, in which PMI_ID identifies this process.
+inherited socket, whose descriptor is PMI_FD. With `mpiexec -pmi-port` they pass through a connection to the address
+PMI_PORT instead, and this process identifies itself by PMI_ID.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PMI(Store):
         return answer[name]
 
     def _place(self, said: Mapping[str, str], rank: str, size: str) -> None:
-        """Note the rank of this process and the number of processes, from the variables or answers with these names."""
+        """Set `self.rank` and `self.size` from two fields of `said`, which is the environment or an answer."""
         texts = [self._field(said, name) for name in (rank, size)]
         numbers = [int(text) if _NUMBER.fullmatch(text) else -1 for text in texts]
         if not 0 <= numbers[0] < numbers[1]:

@@ -2,7 +2,7 @@
 
 Two ranks that talk share a segment (`sharing`): a ring of frames for each direction, and two doorbells. `link` carries
 the frames of one peer, and `transport` makes links. The rings themselves are in the core. A message takes the first
-path of this table that is open to it. The limits are the defaults.
+path of this table that can carry it. The limits are the defaults.
 
 | path          | messages                     | copied by    | frame in the ring     | files                    |
 |---------------|------------------------------|--------------|-----------------------|--------------------------|
@@ -11,8 +11,8 @@ path of this table that is open to it. The limits are the defaults.
 | streamed      | all others                   | both at once | the message, in parts | `core/native/ring.h`     |
 | slots         | of collectives, to 256 KiB   | each         | none                  | `core/native/slots.h`    |
 
-Slots are memory of one rank that its peers read (`slots`), handed over as descriptors. `sharing` holds all memory that
-two ranks have of each other, not only the rings.
+Slots are memory of one rank that its peers map and read (`slots`). Each peer gets the memory's descriptor. `sharing`
+manages all memory that two ranks share, not only the rings.
 """
 
 from aiompi.transport.shared_memory.transport import SharedMemory

@@ -31,7 +31,7 @@ class Backlog(deque[Outgoing]):
         self.copying = copying
 
     def add(self, header: bytes, payload: Payload, owner: BufferOwner | None) -> Outgoing | None:
-        """Append a frame; return None if it is dropped, since the peer reads nothing (see `Unread`)."""
+        """Append and return a frame; return None if it is dropped because the peer reads nothing (see `Unread`)."""
         frame = Outgoing(header, payload, owner)
         if owner is None and not payload:
             if not self.unread.add():
@@ -41,7 +41,7 @@ class Backlog(deque[Outgoing]):
         return frame
 
     def keeps(self, frame: Outgoing) -> bool:
-        """Copy the rest of a short frame, if the copy completes the send at once; return True if it does."""
+        """Copy the rest of a frame if it is short and `copying` is set; return True if the copy completes the send."""
         if not self.copying or frame.owner is self.unread or frame.nbytes > COPY_LIMIT:
             return False
         frame.copy()

@@ -1,4 +1,4 @@
-"""Descriptors that processes hand to each other, and how many this process can have."""
+"""Receiving file descriptors from other processes, and checking how many more this process can open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def receive_descriptors(sock: socket.socket, nbytes: int, most: int) -> tuple[by
 
     Raises:
         RemoteProtocolError: there are more than `most` descriptors.
-        OSError: the connection failed, there is nothing yet, or this process can have no more descriptors.
+        OSError: the connection failed, no data has come yet, or this process can have no more descriptors.
     """
     fds = array.array("i")
     # Not socket.recv_fds, which forgets its flags.

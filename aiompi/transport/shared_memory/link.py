@@ -32,7 +32,7 @@ BEGUN: Final = 2**20
 
 
 class RingLink(RingPoller):
-    """Frames of one peer through a segment, with a queue until there is a segment (`SocketLink`, `Poller`).
+    """The link to one peer through a segment; it queues frames until the segment exists (a `SocketLink` and `Poller`).
 
     The socket that has carried the segment stays connected. Its end of file shows that the peer has ended.
     """
@@ -155,7 +155,7 @@ class RingLink(RingPoller):
             return 0
 
     def shown(self, area: SlotArea) -> Ring | None:
-        """Let the peer read the slots of this rank; return the rings that wake the peer, or None on failure."""
+        """Let the peer read the slots of this rank; return the `Ring` that can wake the peer, or None on failure."""
         return self._ring if self.sharing is not None and self.sharing.show(area) else None
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
@@ -187,7 +187,7 @@ class RingLink(RingPoller):
     # until `rest`.
 
     def _hand_out(self) -> bool:
-        """Deliver the messages for which the peer has rung; return True if other work can wait for the next turn."""
+        """Deliver messages after the peer rang the doorbell; return True if other work can wait for the next turn."""
         ring = self._ring
         assert ring is not None
         if self._transport.engine.recorder is not None:
@@ -201,7 +201,7 @@ class RingLink(RingPoller):
         return self.closed or (found and not self._queue and not ring.pending)
 
     def _record_bell(self, recorder: Recorder) -> None:
-        """Record that the peer has woken this rank, unless this rank has rung itself."""
+        """Record that the peer has woken this rank, unless this rank has rung its own doorbell."""
         if not self._rang_itself:
             recorder.end(recorder.start(BELL, 0, shown(self.peer.rank), 0, 0))
         self._rang_itself = False
@@ -296,7 +296,7 @@ class RingLink(RingPoller):
         self._transport.drained()
 
     def disown(self) -> None:
-        """Forget the memory: this process is a fork of the process that shares it with the peer."""
+        """Forget the segment in a forked child: the parent process shares it with the peer."""
         if self._ring is not None:
             self._ring.stop()  # a call that is reading reads no further
         if self.peer.ring is self._ring:

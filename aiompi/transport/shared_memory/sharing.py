@@ -30,7 +30,7 @@ _DESCRIPTORS: Final = 3
 
 
 def _is_doorbell(fd: int) -> bool:
-    """Return True if a descriptor may be an eventfd: its file type is none of the types of named files."""
+    """Return True if a descriptor may be an eventfd: `fstat` shows no file type for it."""
     return not stat.S_IFMT(os.fstat(fd).st_mode)
 
 
@@ -104,7 +104,7 @@ class Segment:
 
 
 class Sharing:
-    """The memory that a rank and its peer have of each other (protocol `aiompi.engine.seams.Sharing`).
+    """The access of a rank and its peer to each other's memory (protocol `aiompi.engine.seams.Sharing`).
 
     Args:
         link: sends the frames that tell of messages.
@@ -174,7 +174,7 @@ class Sharing:
         self._ring.retract()
 
     def close(self) -> None:
-        """Let go of the memory of the peer; call this before the socket is closed.
+        """Release the memory of the peer. Call this before the socket is closed.
 
         The slots of a dead peer stay until this rank knows of the death, because a collective may still read the slots
         (see `SharedMemory.abandon`).

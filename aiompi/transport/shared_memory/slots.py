@@ -1,10 +1,10 @@
 """The memory of slots, and how ranks hand it to the ranks that read it. `aiompi/core/native/slots.h` has its layout.
 
-A rank has one piece of memory for the slots of all its communicators. Only this rank writes there, and each of its
-peers gets the descriptor once. The context id of a communicator selects its part of the memory. A part is never used
-again, because a slow member may still read it when the others have freed the communicator. So only the first `PARTS`
-communicators of a job have a part. The parts of the `FIRST_COMMUNICATORS` are large. All other parts are small, because
-every member reserves addresses for the slots of all members.
+A rank has one piece of memory for the slots of all its communicators. Only the rank itself writes to this memory, and
+each of its peers gets the descriptor once. The context id of a communicator selects its part of the memory. A part is
+never reused for another communicator, because a slow member may still read it when the others have freed the
+communicator. So only the first `PARTS` communicators of a job have a part. The parts of the `FIRST_COMMUNICATORS` are
+large. All other parts are small, because every member reserves address space for the slots of all members.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SlotArea:
         return True
 
     def close(self) -> None:
-        """Hand the memory to no further rank; it is freed when no rank uses it."""
+        """Close the descriptor, so that no further rank gets the memory. It is freed when no rank maps it."""
         os.close(self._fd)
 
 
@@ -68,7 +68,7 @@ def receive_slots(sock: socket.socket) -> memoryview | None:
 
     Raises:
         RemoteProtocolError: the received data does not describe slots.
-        OSError: no data has come, the connection failed, or this process lacks descriptors or addresses.
+        OSError: no data has come, the connection failed, or this process lacks descriptors or address space.
     """
     data, fds = receive_descriptors(sock, _LABEL.size, 1)
     if not data:

@@ -1,4 +1,4 @@
-"""The transport of shared memory: makes groups of slots, and links whose Unix sockets hand memory over."""
+"""The transport over shared memory. It makes slot groups, and links that pass memory over Unix sockets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SharedMemory(Unix):
     Attributes:
         ring_size: bytes of each new ring.
         peer_slots: the slots of other ranks, by rank.
-        exchanges: calls of slot collectives in which this rank waits for others; only the native core has them.
+        exchanges: collectives over slots in which this rank waits for other ranks; set only with the native core.
     """
 
     name: ClassVar[str] = "shared_memory"
@@ -69,7 +69,7 @@ class SharedMemory(Unix):
 
     @staticmethod
     def home(address: Any) -> Hashable:
-        """Return the common part of the addresses of ranks that reach each other; None if the value is no address."""
+        """Return the part of an address that is equal for all ranks that reach each other; None for another value."""
         match address:
             case [str(name), str(identity), int(layout)]:
                 return os.path.dirname(name), identity, layout
@@ -112,10 +112,10 @@ class SharedMemory(Unix):
         return group
 
     def _shown(self, peer: Endpoint, slots: SlotArea, dials: bool) -> Ring | None:
-        """Let a peer read the slots of this rank; return the rings that wake the peer, or None on failure.
+        """Let a peer read the slots of this rank; return the `Ring` that can wake the peer, or None on failure.
 
         Args:
-            dials: True if this rank must connect to the peer, unless they are connected.
+            dials: True to connect to the peer if there is no connection yet.
         """
         if not isinstance(peer, Peer) or peer.error is not None:
             return None

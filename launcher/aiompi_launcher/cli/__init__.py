@@ -40,8 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of aiompi-launch.
 
     Args:
-        argv: arguments; None for the arguments of this process. With None the process runs nothing but the launcher,
-            and ends in this call.
+        argv: arguments; None for the arguments of this process. If it is None, the process runs only the launcher, and
+            this call ends the process.
 
     Returns:
         The exit code.
@@ -79,7 +79,7 @@ def _result(argv: Sequence[str], name: str, *, alone: bool) -> int | Rank:
 
 
 def _end(code: int) -> None:
-    """End this process without Python's own exit, which takes a third of the time of the imports."""
+    """End this process without Python's shutdown, which would take a third as long as the imports."""
     if sys.warnoptions:
         gc.collect()  # warns of objects that are not closed
     with contextlib.suppress(AttributeError, OSError):  # closed, or full: Python says so
@@ -143,7 +143,7 @@ def _replace_process(spec: CommandSpec, name: str) -> int:
 
 
 def _open_standard_descriptors() -> None:
-    """Open descriptors 0 to 2 if they are closed, so that no socket gets their numbers, here and in child processes."""
+    """Open descriptors 0 to 2 if they are closed, so that no socket of this process or a child gets these numbers."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

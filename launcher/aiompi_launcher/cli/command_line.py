@@ -124,7 +124,7 @@ def _server_spec(parser: argparse.ArgumentParser, options: argparse.Namespace) -
 
 
 def _place(options: argparse.Namespace, programs: list[Section]) -> tuple[list[Section], HostsSpec | None, int]:
-    """Return the programs with their numbers of ranks; the hosts (None for this machine only); and all slots."""
+    """Return the programs with their sizes, the hosts (None for this machine only), and the total number of slots."""
     allocated: list[Host] = []
     if options.hosts is not None:
         hosts = hostlist.parse_hosts(options.hosts)

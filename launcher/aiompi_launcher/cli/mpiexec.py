@@ -1,4 +1,4 @@
-"""`aiompi-launch --as-mpiexec COMMAND`: a program and its tests find an `mpiexec` with MPICH's options on PATH.
+"""`aiompi-launch --as-mpiexec COMMAND`: runs COMMAND with an `mpiexec` on PATH that takes MPICH's options.
 
 The folder `shims`, which comes first on the PATH of COMMAND, holds `mpiexec` and `mpirun`. They run this module, which
 translates their options and calls `aiompi-launch`.
@@ -59,7 +59,7 @@ def translate(argv: Sequence[str]) -> list[str]:
 
 
 class _Parser:
-    """The rest of a command line, and the options read so far: those of the whole job, and those of each section."""
+    """Parses a command line section by section, and collects the options of the whole job and of all sections."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self._words = iter(argv)

@@ -1,4 +1,4 @@
-"""Packs the interpreter into the one file that an implementation under test needs of the tester (section 5.1)."""
+"""Packs the interpreter into one file; an implementation under test needs no other part of the tester (section 5.1)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAIN: Final = "import sys\n\nfrom aiompi_launcher.conformance.interpreter impor
 
 
 def interpreter() -> bytes:
-    """Return a program for Python 3.11 or later that needs only a module with mpi4py's names."""
+    """Return the interpreter as a zip archive for Python 3.11 or later. It needs only an MPI module like mpi4py's."""
     parts = [path.resolve() for part in _PARTS for path in sorted(_PACKAGE.glob(part))]
     texts = {str(path.relative_to(_ROOT)): path.read_bytes() for path in parts} | {"__main__.py": _MAIN.encode()}
     data = io.BytesIO(b"#!/usr/bin/env python3\n")

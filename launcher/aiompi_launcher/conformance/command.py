@@ -136,7 +136,7 @@ class Command:
             self._say(line.decode("utf8", "replace").rstrip("\n"))
 
     async def gone(self) -> str:
-        """Return a message if the process has ended, after a moment for its last bytes; otherwise an empty string."""
+        """Wait until the process has ended, and a moment longer for its last output; return a message about its end."""
         status = await self._process.wait()
         await asyncio.sleep(_LAST_BYTES)
         return f"{shlex.join(self._words)} ended with status {status} before all clients and hosts had joined"
@@ -152,7 +152,7 @@ class Command:
         return self._process.returncode or 0
 
     async def _end_output(self) -> None:
-        """Read the output to its end, for a while: a process left behind by the command may keep the output open."""
+        """Read the output to its end, with a timeout: a process that the command left behind may keep the pipe open."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await asyncio.wait([self._reader], timeout=_PATIENCE)

@@ -71,7 +71,7 @@ class Delivery:
 
 
 def pattern(length: int) -> bytes:
-    """Return the text of the first test: its name, and printable characters whose order shifts from line to line."""
+    """Return the text of the first test: its name, then `length` printable ASCII characters in a fixed pattern."""
     body = bytes(32 + (index + index // 95) % 95 for index in range(length))
     return FIRST_TEST.encode() + b"\n" + body
 
@@ -208,7 +208,7 @@ async def run(machine: Machine, name: str, console: Console) -> tuple[Level, boo
 
 
 async def follow(mpi: Caller, console: Console) -> None:
-    """In a process under test, receive and run scripts, and end each test, until a script ends the loop.
+    """In a process under test, receive and run scripts, and answer DONE after each, until a script exits.
 
     Raises:
         DeliveryError, MPIFailure: the implementation under test cannot even deliver scripts.

@@ -112,7 +112,7 @@ def _swap_ends(packet: Packet) -> list[Packet]:
 
 
 class _Reordering:
-    """Delays one message of a user until the same two processes have exchanged the next one."""
+    """Swaps two user messages with tag 77: sends the first message after the second."""
 
     def __init__(self) -> None:
         self._held: list[Packet] = []

@@ -1,4 +1,4 @@
-"""The test interpreter: the program that is run with a Python implementation under test (section 5.3).
+"""The test interpreter: the MPI program that runs scripts on a Python implementation under test (section 5.3).
 
     python -m aiompi_launcher.conformance.interpreter [--mpi MODULE] [--startup-only | --script FILE...]
     python interpreter.pyz ...      the same from one file, where the tester is not installed

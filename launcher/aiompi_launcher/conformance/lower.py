@@ -52,7 +52,7 @@ class LowerTester(EndTester):
         self.journal.write(text, unfinished, (Deviation("I2.4-8", problem, None, unfinished or None),))
 
     def refused(self, host: Host, peer: int, packet: Packet, why: str) -> None:
-        """Handle a packet that the model rejects; its deviations have been recorded on arrival."""
+        """Ignore a packet that the model rejects: `packet_received` has already recorded its deviations."""
 
     # Packets.
 
@@ -258,7 +258,7 @@ class LowerTester(EndTester):
     # Checks that need the model.
 
     def collective(self, comm: Comm, message: Message, expected: Expected) -> None:
-        """Check a message in a collective context against the next message of the algorithm."""
+        """Check a message in a collective context against the message that the collective expects next."""
         packet = message.packet
         if packet is None:
             return

@@ -27,7 +27,7 @@ class Pair:
 
     Attributes:
         theirs: synchronous messages of the process under test that have no SYNCACK yet, by srqid.
-        answered: synchronous messages of the process under test that have got a SYNCACK, by srqid.
+        answered: srqids of synchronous messages of the process under test that have got a SYNCACK.
         long: incoming long messages, by our drqid.
         ours: our messages, by srqid: `data`, `sync`, `acknowledged`, `cancelled`.
         cancels: our CANCELs, by srqid: `sent`, `yes`, `no`.
@@ -48,7 +48,7 @@ class Pair:
 
 
 class EndTester:
-    """Knows the traffic of all pairs of processes, and checks it at the end of a test.
+    """Records the traffic of all pairs of processes, and checks the traffic at the end of a test.
 
     Args:
         journal: for steps and deviations.

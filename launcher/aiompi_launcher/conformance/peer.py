@@ -1,4 +1,4 @@
-"""A simulated implementation under test: the tester's own processes play the other side, to try the tester.
+"""A simulated implementation under test, made of the tester's own processes, to test the tester itself.
 
 It can be made wrong on purpose, to see that the tester notices.
 """

@@ -1,4 +1,4 @@
-"""The collective calls of scripts on an implementation that has mpi4py's names, and the buffers of all calls."""
+"""The collective calls of scripts on an implementation with mpi4py's interface, and the buffers of all calls."""
 
 from __future__ import annotations
 

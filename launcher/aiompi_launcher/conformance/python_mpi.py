@@ -1,6 +1,6 @@
 """The calls of scripts on an implementation under test that has mpi4py's names.
 
-Each call is a coroutine, because the machine awaits calls; it waits for nothing but the MPI call itself.
+Each call is a coroutine, because `Machine` awaits calls. The coroutine never suspends: it makes a blocking MPI call.
 """
 
 from __future__ import annotations

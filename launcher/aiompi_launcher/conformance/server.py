@@ -173,7 +173,7 @@ class _Connection:
                 yield Deviation("I1.2.3-2", problem, right, identifier, Severity.NOTE)
 
     def _elements(self, per: str) -> int:
-        """Return the number of elements of a label of this client, from its earlier labels."""
+        """Return how many elements a label of this client must have, according to its C_NHOSTS or C_NPROCS."""
         if per == "client":
             return 1
         count = self.labels.get(0x1100 if per == "host" else 0x1200, b"")

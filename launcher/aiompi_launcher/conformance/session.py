@@ -33,8 +33,8 @@ class Limits:
 
     Attributes:
         startup: seconds until all clients have joined.
-        quiet: seconds without any packet after which a test, or the end of a job, counts as hanging. At the beginning,
-            when processes of the hosts are still starting, the time is three times as long.
+        quiet: seconds without any packet after which a test or the shutdown of a job counts as hung. The first message
+            of a job gets three times as long, because processes may still be starting.
     """
 
     startup: float = 60.0
@@ -84,7 +84,7 @@ class Session:
     # Start-up.
 
     async def open(self) -> tuple[str, int]:
-        """Start the server, if it is the tester's own; return the address for clients under test."""
+        """Start the tester's server if the setup names no other; return the address for clients under test."""
         if self.setup.server is not None:
             return self.setup.server
         self._server = Server(self.setup.total, self.journal, self.setup.key)
@@ -259,7 +259,7 @@ class Session:
         self._say(line)
 
     async def _watch(self, task: asyncio.Future[Any], patience: int = 1) -> str:
-        """Wait for a task; return why it does not end, or an empty string."""
+        """Wait for a task. Return an empty string once it has ended, or the reason why it cannot end."""
         lost: set[asyncio.Future[Any]] = {host.lost for host in self.hosts}
         if self._server is not None:
             lost.add(self._server.failed)

@@ -1,9 +1,9 @@
 """Jobs on several hosts.
 
-    hostlist   which hosts there are, and which rank runs on which
+    hostlist   the hosts of a job, and the host of each rank
     plans      what the launcher tells agents to do
     starters   the command that starts an agent on a host: ssh, srun, or none on this machine
-    branches   the agents that a launcher or an agent has started, and what is behind them
+    branches   the agents that a launcher or an agent has started, and the hosts behind them
     channel    messages (`messages`) over the standard input and output of an agent
     streams    standard input and output of a rank, within flow-control windows
     agent      the agent of a host: starts ranks, relays their control messages, output, input and exit statuses

@@ -1,4 +1,4 @@
-"""The agent of a host in a job on several hosts, a program that the launcher runs (`starters`).
+"""The agent of a host in a job on several hosts: a program that the launcher or another agent starts (`starters`).
 
 The agent reads its plan from standard input, starts further agents and the ranks of its host, and relays messages
 between them and the launcher. If the channel to the launcher ends, the agent ends all processes. If the agent is
@@ -126,7 +126,7 @@ def _read_orders(
 
 @contextlib.contextmanager
 def _storing(directory: RunDirectory) -> Iterator[None]:
-    """Print in a line, which the launcher forwards, why files cannot be stored, and end the agent."""
+    """If files cannot be stored, print the reason in a line, which the launcher forwards, and end the agent."""
     try:
         yield
     except OSError as error:
@@ -346,7 +346,7 @@ class Agent:
         self._curb(link)
 
     def _curb(self, source: Connection | Channel) -> None:
-        """Read data of a rank, or of another agent, only as fast as the launcher takes data."""
+        """Flow control: stop reading from a rank or another agent while too much data waits for the launcher."""
         if self._channel.backlog > _BACKLOG:
             source.hold()
             self._channel.when_sent(source.resume)

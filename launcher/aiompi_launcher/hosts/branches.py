@@ -181,7 +181,7 @@ class Branches:
                     branch.channel.send(message)
 
     async def end(self) -> None:
-        """Let all agents end their processes, and wait for this; kill the starters of agents that do not answer."""
+        """Tell all agents to end their processes, and wait for them; kill the starters of agents that do not answer."""
         self.send(messages.EndJob())
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _GRACE

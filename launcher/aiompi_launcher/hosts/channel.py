@@ -29,8 +29,8 @@ class Channel:
     Args:
         pipes: descriptors to read from and to write to, which `close` closes.
         on_message: called with each message, except pings and pauses.
-        on_end: called once with the reason if the channel ends before `close`; empty at the end of file.
-        silence: seconds of silence after which a `watched` end is given up; 0 for never.
+        on_end: called once, with the reason, if the channel ends before `close`. The reason is empty at end of file.
+        silence: seconds without data after which a channel fails if it is `watched`; 0 for never.
         lost: asks the kernel why the other end cannot send; returns an empty string if the kernel does not know.
         decoder: decoder that has already read the banner of the other end; None if the banner has not come. Bytes
             before the banner are skipped.
@@ -145,7 +145,7 @@ class Channel:
             self._fail(f"it broke the protocol: {error}")
 
     def _skip(self, data: bytes) -> bytes:
-        """Return the bytes behind the banner of the other end; empty before the banner."""
+        """Return the bytes that follow the banner of the other end; empty until the banner is complete."""
         self._noise += data
         start = self._noise.find(version.MAGIC)
         end = start + messages.BANNER_BYTES
@@ -192,7 +192,7 @@ class Channel:
         self._timer = self._loop.call_later(BEAT, self._beat)
 
     def _judge(self, quiet: float) -> str:
-        """Return why the other end is given up after `quiet` seconds of silence; empty if the channel continues."""
+        """Return why the channel must fail after `quiet` seconds without data; empty if it need not."""
         if self.watched and 0 < self._silence < quiet:
             return f"nothing has come from it for {self._silence:g} s (AIOMPI_SILENCE)"
         return self._lost() if quiet > DOUBT else ""

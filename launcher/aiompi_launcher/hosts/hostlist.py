@@ -108,8 +108,8 @@ def _merged(hosts: Iterable[Host]) -> list[Host]:
 def slurm_allocation(environ: Mapping[str, str] = os.environ) -> list[Host]:
     """Return the hosts of the Slurm allocation of this process; no hosts if there is no allocation.
 
-    A host has one slot for each task requested on the host, or else for each CPU allocated there. A process in a job
-    step of several tasks has no allocation of its own, because srun has started many such processes.
+    A host has one slot for each task requested on it or, if the job sets no number of tasks, for each CPU allocated on
+    it. In a job step of several tasks no hosts are returned, because these tasks share the allocation.
     """
     names = environ.get("SLURM_JOB_NODELIST", "")
     if not names or int(environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:

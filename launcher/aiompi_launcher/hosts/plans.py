@@ -21,7 +21,7 @@ _OF_THE_HOST: Final = (
 def archive(files: Sequence[str], path: str) -> str:
     """Write files and directories to a new archive; return its path.
 
-    Files below the working directory keep their relative paths; other files keep only their last name.
+    Files inside the working directory keep their relative paths; other files keep only their base names.
 
     Raises:
         OSError: a file does not exist, or the disk is full, for example.

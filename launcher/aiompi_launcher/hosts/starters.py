@@ -29,7 +29,7 @@ _SRUN_OPTIONS: Final = ("--overlap", "-N1", "-n1", "--mpi=none", "--cpu-bind=non
 
 
 def default_starter(allocated: bool) -> str:
-    """Return the starter for hosts: srun in an allocation of Slurm, if it is installed, otherwise ssh."""
+    """Return the starter for hosts: srun if the hosts are a Slurm allocation and srun is installed, otherwise ssh."""
     import shutil  # agents do not need it
 
     return SRUN if allocated and shutil.which(SRUN) else SSH

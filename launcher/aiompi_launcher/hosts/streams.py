@@ -36,7 +36,7 @@ class WindowReader:
         self._resume()
 
     def catch_up(self) -> None:
-        """Send the contents of a pipe, which does not block, even beyond the window."""
+        """Send all data that the pipe holds now, even beyond the window. The descriptor must be non-blocking."""
         left = _MOST_IN_PIPE
         while left > 0 and (count := self._read(_READ)):
             left -= count

@@ -4,7 +4,7 @@ server    the rendezvous server             client    the server as the launcher
                                             server_link    the connection of a client to the server
 hosts     the hosts of this job             host      one host: channels to other hosts, links to ranks
 newcomers    connections to a host that have not identified themselves
-introductions    how hosts, and ranks, do that
+introductions    how hosts and ranks identify themselves
 stream    packets over a socket             splitter  splits what a socket receives into packets
-buffers   memory that packets are in
+buffers   memory of packets
 """

@@ -36,8 +36,8 @@ class RemoteServer(Rendezvous):
         endpoint: the server, and our client rank.
         hosts: hosts of this client.
         credentials: authentication methods that the user enabled.
-        settings: have the certificate for TLS, and time limits: for the server, for hosts of other clients, and for
-            another client's next step once all clients have joined.
+        settings: have the TLS certificate, the time limit for connections to the server and to other hosts, and the
+            time limit for each further step of the start-up once all clients have joined.
         say: prints a message for the user.
     """
 
@@ -105,8 +105,7 @@ class RemoteServer(Rendezvous):
     async def _agree(self, count: int) -> bytes:
         """If all clients run aiompi, agree on a key and return it. Otherwise return b"": all ranks use IMPI.
 
-        If one client has given up waiting, all clients use IMPI, because every client sees that this one has submitted
-        no part of the label KEY.
+        A client that has given up waiting submits nothing for the label KEY. All clients see this, and use IMPI.
         """
         exchange = KeyExchange(self._client.rank)
         try:

@@ -73,8 +73,8 @@ class HostAgent:
         universe: the job.
         rank: host rank.
         listener: socket to which hosts of other clients connect; closed once all of them have connected.
-        settings: select the encrypted channels and their certificates, and say whether hosts may connect from addresses
-            that they have not published.
+        settings: say which channels are encrypted, with which certificates, and whether hosts may connect from
+            addresses that they have not published.
         context: properties of the job.
     """
 

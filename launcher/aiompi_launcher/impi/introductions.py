@@ -33,8 +33,8 @@ class HostIntroduction:
     Args:
         core: state of the host.
         universe: the job.
-        settings: select the encrypted channels and their certificates, and say whether hosts may connect from addresses
-            that they have not published.
+        settings: say which channels are encrypted, with which certificates, and whether hosts may connect from
+            addresses that they have not published.
         credentials: authentication methods that the user enabled.
     """
 
@@ -104,7 +104,7 @@ class HostIntroduction:
             raise
 
     async def greet(self, newcomer: ImpiNewcomer) -> int:
-        """Let a connection say from which host it comes; return the rank of this host.
+        """Receive the host rank that a connecting host sends, after a TLS handshake if it begins one; return the rank.
 
         Raises:
             OSError: the connection has failed.

@@ -72,8 +72,8 @@ class Newcomers:
 
     Args:
         listener: a listening socket; `close` closes it.
-        greet: lets a newcomer identify itself, and takes its socket over; raises MPIError or OSError for a wrong
-            newcomer.
+        greet: performs the handshake with a newcomer and takes over its socket; raises MPIError or OSError if the
+            handshake fails.
         reports: gets the reasons of those that are dropped.
         on_change: called when one has identified itself or was dropped.
     """

@@ -101,7 +101,7 @@ class PacketSplitter:
     # Memory.
 
     def _room(self) -> memoryview:
-        """Return memory behind the last bytes, or from the beginning of a buffer that has no other users."""
+        """Return memory for the next read: behind the last bytes, or the whole buffer if all of it is free."""
         if self._start == self._read and self._buffer.users == 1:
             self._start = self._read = 0
         elif len(self._buffer.view) - self._read < _LEAST_ROOM:
@@ -110,7 +110,7 @@ class PacketSplitter:
         return self._buffer.view[self._read : self._read + _AHEAD if little else None]
 
     def _change_buffer(self) -> None:
-        """Continue in another buffer: bytes of an incomplete packet stay, bytes of an incomplete header move."""
+        """Continue in another buffer. An incomplete header is copied there; other bytes stay in the old buffer."""
         buffer, start, end = self._buffer, self._start, self._read
         self._buffer = ReadBuffer.take()
         self._start = self._read = 0
@@ -142,7 +142,7 @@ class PacketSplitter:
         return True
 
     def _referred(self, slot: Slot) -> None:
-        """Pass on a packet in a slot, with a copy of its header: the rank must not change a checked header."""
+        """Pass on a packet in a slot, with a copy of its header, which the rank cannot change after the check."""
         header = bytes(slot.view[:HEADER_BYTES])
         check_length(packet := unpack(header), self._maxdatalen)
         self._on_packet(packet, [Chunk(header), Chunk(slot.view[HEADER_BYTES : HEADER_BYTES + packet.pk_len], slot)])

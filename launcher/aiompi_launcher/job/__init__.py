@@ -6,8 +6,8 @@ The table: events in, actions out.
     states       the state that the parts of a job's table share: ranks, world, phase
     table        the table of a job: which event a rank may send in which state, and what follows
     admission    which rank a new connection becomes
-    traffic      what ranks tell each other through the launcher      inquiry       what they wait for
-    failures     which rank has failed, and what follows              suspicions    links between ranks that broke
+    traffic      what ranks tell each other through the launcher      inquiry       what ranks wait for
+    failures     which rank has failed, and what follows              suspicions    broken links between ranks
     shutdown     how a job ends
     members      the table of the members of an open job
 
@@ -15,7 +15,7 @@ Around the tables: the event loop.
 
     perform      performs the actions of a table
     supervisor   one job: processes, signals and time limits around its table
-    connections, processes, heartbeat    those of its ranks
+    connections, processes, heartbeat    of the job's ranks
     clients, rendezvous                  the other IMPI clients of the job
     spawner      the process that has spawned the job
     open_job     an open job; each world of its members has a table of its own

@@ -12,7 +12,7 @@ class Closed(NamedTuple):
     """Event: the connection of a rank has ended.
 
     Attributes:
-        error: the fault of the rank or its host, in the form of the rest of a sentence; empty if unknown.
+        error: the fault of the rank or its host, as a predicate such as "broke the control protocol"; empty if unknown.
     """
 
     error: str = ""
@@ -40,7 +40,8 @@ class Timer(NamedTuple):
 
     Attributes:
         due: the action when it runs out.
-        subject: ranks of the timer; for ASSEMBLE a member and the number of its call; for START a generation.
+        subject: the ranks that the timer concerns; for ASSEMBLE, a member and the number of its call of `assemble`; for
+            START, the generation of a world.
     """
 
     due: Due
@@ -87,7 +88,7 @@ class Publish(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """Action: all ranks have finalized or left; call `fenced` when all ranks of the world have."""
+    """Action: all ranks of the job have finalized or left; call `fenced` once the rest of the world has, too."""
 
 
 class Blame(NamedTuple):

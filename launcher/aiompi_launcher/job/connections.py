@@ -74,7 +74,7 @@ class RankConnections(MessageObserver):
             self._outputs.say(text)
 
     def lose(self, rank: int) -> None:
-        """The connection of a rank, if there is one, has ended with the host of the rank."""
+        """The host of a rank is lost: treat the connection of the rank as closed, if there is one."""
         if (link := self._links.get(rank)) is not None:
             self.on_closed(link, "")
 

@@ -1,8 +1,8 @@
 """Failures of ranks: the culprit, and the consequences.
 
-The first sign of a failure makes its rank the culprit. The job ends once both the exit status and the end of the
-connection of that rank are known, or at the latest after SETTLE. If the job survives failures, each failed rank is a
-loss: the other ranks and the user are told, and the job goes on.
+The first sign of a failure makes its rank the culprit. The job ends once the exit status of this rank is known and its
+connection has ended, or at the latest after SETTLE. If the job survives failures, each failed rank is a loss: the other
+ranks and the user are told, and the job goes on.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A member is in a world, or waits for one (it has sent Assemble), or neither. A member in a world is expected to ask for
 the next one. A world is formed
 
-- as soon as no member is in a world any more, of all waiting members, if there are enough of them;
-- otherwise when the time limit of a member is over, of the waiting members that do not want a larger world. If there
-  are not enough of them, the call of this member fails. So a member delays the others at most for their time limits.
+- from all waiting members, as soon as no member is in a world any more, if enough members wait;
+- otherwise, when the time limit of a member is over, from the waiting members that do not want a larger world. If these
+  are too few, the call of this member fails. So a member delays the others at most for their time limits.
 
 A world is outdated when one of its members has ended, or when another member asks for a world. Each member of the world
 is told once. Each world has its own table, `aiompi_launcher.job.table`, with the states of its ranks.
@@ -49,7 +49,8 @@ class Lose:
     Attributes:
         generation: of the world.
         member: its number, 0 if only the start takes too long.
-        cause: in the form of the rest of a sentence; "" if the member itself tells the world that it leaves.
+        cause: a predicate such as "closed its connection to the job"; "" if the member itself tells the world that it
+            leaves.
     """
 
     generation: int
@@ -72,7 +73,7 @@ class _Member:
         outdated: True if it knows that its world is outdated.
         wants: the world for which it waits; None if it does not wait.
         asked: number of its last call of `assemble`.
-        timer: ends the wait of the member in that call; None if the wait has no end.
+        timer: timer that ends the member's wait in that call; None if the wait has no time limit.
     """
 
     def __init__(self, card: control.MemberCard, enter: control.Enter) -> None:
@@ -141,7 +142,7 @@ class Members:
         return self._joined
 
     def introduce(self, number: int) -> None:
-        """Tell a member which others there are, when it enters, and when it was too slow for reports of changes."""
+        """Send a member the list of all members, when it enters or has missed changes because it read too slowly."""
         if number in self._members:
             entered = control.Entered(number, self.cards(), self._heartbeat, self._namespace)
             self._actions.append(Send(number, entered))

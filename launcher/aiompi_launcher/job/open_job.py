@@ -1,4 +1,4 @@
-"""An open job, around the table of its members: connections and timers, for a launcher or inside a program.
+"""An open job: connections and timers around the table of its members, for a launcher or inside a program.
 
 `OpenJob` listens, and performs the actions of `aiompi_launcher.job.members`. Each world of the job is a `_World` around
 the state table of `aiompi_launcher.job.table`.
@@ -149,8 +149,8 @@ class OpenJob(MessageObserver):
         spec: limits of the number of members.
         listener: a listening socket; `close` closes it.
         key: of the job.
-        settings: give the time for proving the key, the encryption, and the time without progress after which a member
-            counts as stuck.
+        settings: have the time limit for proving the key, the encryption of connections, and the heartbeat: the time
+            without progress after which a member counts as stuck.
         say: prints a message for the user.
         on_change: called with each change of the members.
     """
@@ -193,7 +193,7 @@ class OpenJob(MessageObserver):
             self._watch = Heartbeat(heartbeat, self.members.processes, self._links, on_stuck)
 
     def worlds(self) -> dict[int, tuple[Job, Mapping[int, int], Callable[[Send], object]]]:
-        """Return, by generation, each world's table, its members by rank, and the function that sends to a rank."""
+        """Return generation -> (table of the world, its members by rank, function that sends a message to a rank)."""
         return {generation: world.view() for generation, world in self._worlds.items()}
 
     def close(self, reason: str) -> None:

@@ -54,7 +54,7 @@ class Performer:
         }
 
     def inform(self, event: Callable[..., object], *args: object) -> None:
-        """Pass an event, a method of the table, to the table, and perform its actions."""
+        """Call `event`, a method of the table, and perform the actions that the table then returns."""
         event(*args)
         for action in self._table.actions():
             self._handlers[type(action)](action)

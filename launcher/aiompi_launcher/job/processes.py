@@ -35,8 +35,7 @@ class RankProcesses:
     def reap(self) -> list[tuple[int, int]]:
         """Return ranks whose processes have ended, with their exit statuses.
 
-        Killed ranks, whose statuses are negative, come first, because they did not end in consequence of another rank's
-        exit.
+        Killed ranks, whose statuses are negative, come first, because another rank's exit has not caused their end.
         """
         ended = []
         for rank in self._running:

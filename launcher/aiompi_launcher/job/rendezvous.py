@@ -26,7 +26,7 @@ class RendezvousError(Exception):
 
 
 class Rendezvous(ABC):
-    """The other clients of a job, for the launcher of one client; methods are called in this order."""
+    """The other clients of a job, for the launcher of one client. Call the methods in the order of their definition."""
 
     @abstractmethod
     async def meet(self) -> World:
@@ -63,7 +63,7 @@ class Rendezvous(ABC):
 
     @abstractmethod
     async def fence(self) -> None:
-        """Our ranks send no further messages: wait until the ranks of all clients send none (section 2.4).
+        """Our ranks have sent their last messages: wait until the ranks of all clients have done so (section 2.4).
 
         Raises:
             RendezvousError: another client is gone.

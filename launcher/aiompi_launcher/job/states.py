@@ -262,7 +262,7 @@ def _signal_name(signum: int) -> str:
 
 
 def absence(number: int, waiting: list[int]) -> str:
-    """Return the cause of the end of a job: ranks wait for a rank that has ended without joining."""
+    """Return the message for a job that ends because ranks wait for a rank that has ended without joining."""
     others = ranks_do(waiting, "wait")
     return (
         f"rank {number} exited with status 0 without ever joining the job, while {others} for it in init: either all "

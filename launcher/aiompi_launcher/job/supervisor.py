@@ -124,7 +124,7 @@ class Supervisor:
         return going_on
 
     def limit_start(self, seconds: float | None) -> None:
-        """End the job if a rank has not joined after so many seconds; None for no limit."""
+        """Set a time limit for the start: end the job if a rank has not joined by then; None for no limit."""
         if seconds is not None:
             self._loop.call_later(seconds, self._inform, self._job.start_timed_out, seconds)
 
@@ -206,7 +206,7 @@ class Supervisor:
         return code or self._output_code
 
     async def _leave_clients(self, code: int) -> int:
-        """Take leave of the other IMPI clients; return the exit code for the launcher."""
+        """Close the connection to the IMPI server, with FINI if `code` is 0; return the exit code for the launcher."""
         try:
             left = await self._clients.leave(well=code == 0, hurry=self._impatience)
         except RendezvousError as error:
@@ -254,9 +254,7 @@ class Supervisor:
         self._user_signals.add(signum)
 
     def _pass_on(self) -> None:
-        """Send the ranks the signals that have come together, the lower number first as the system does: the event loop
-        gets them in any order.
-        """
+        """Send the ranks all pending signals, lowest first as the kernel does; the loop gets them in any order."""
         for signum in sorted(self._user_signals):
             self._processes.signal(signum, None)
         self._user_signals.clear()

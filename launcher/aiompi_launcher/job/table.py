@@ -8,12 +8,12 @@ Each rank has a state of the control protocol, and separately an exit status onc
 
 A rank that has finalized or left may join again. It waits until all ranks have joined again; then they are a new world.
 
-The world of a job may be larger than the job; its other ranks then belong to other IMPI clients. Cards are exchanged
-with these clients (Publish, then `introduce`), and the fence includes them (Fence, then `fenced`).
+The world of a job may be larger than the job; its other ranks then belong to other IMPI clients. The launcher exchanges
+cards with these clients (Publish, then `introduce`). The fence waits for their ranks, too (Fence, then `fenced`).
 
 The job runs until every rank has ended successfully, or until the first rank fails. The first sign of a failure makes
-its rank the culprit. The job ends once both the exit status and the end of the connection of that rank are known, or at
-the latest after SETTLE. Failures of other ranks before the end count as consequences.
+its rank the culprit. The job ends once the exit status of this rank is known and its connection has ended, or at the
+latest after SETTLE. Failures of other ranks before the end count as consequences.
 
 If the job survives failures, a rank that fails after all have joined is only reported to the other ranks (Failed). The
 job then runs until every rank has ended.
@@ -115,7 +115,7 @@ class Job(JobState):
         self.shutdown.check_over()
 
     def exited(self, number: int, status: int, last_line: str = "") -> None:
-        """The process of a rank has ended: its exit status, or minus the signal; and the last line of stderr."""
+        """The process of a rank has ended with a status, negative for a signal, and with a last line on stderr."""
         rank = self.rank(number)
         rank.status, rank.last_line = status, last_line
         if self.goes_on and status and self.fencing and rank.state is not RankState.FAILED:

@@ -62,7 +62,7 @@ class Connection(Protocol):
         """Return True if the machine of the rank has not answered for `seconds`."""
 
     def has_stopped(self) -> bool:
-        """Return True if the machine of the rank has reported that its process is stopped."""
+        """Return True if the machine of the rank has reported that the rank's process is stopped."""
 
 
 class ConnectionObserver(Protocol):
@@ -151,7 +151,7 @@ class Link:
         return self._socket.family != socket.AF_UNIX and liveness.is_cut_off(self._socket, seconds)
 
     def has_stopped(self) -> bool:
-        """Return True if the machine of the rank has reported that its process is stopped."""
+        """Return True if the machine of the rank has reported that the rank's process is stopped."""
         return self._socket.family != socket.AF_UNIX and liveness.has_stopped(self._socket)
 
     def send(self, data: bytes) -> None:

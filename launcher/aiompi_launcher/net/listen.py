@@ -32,13 +32,13 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 
 
 def rethrow(task: asyncio.Task[Any]) -> None:
-    """As a callback of a task that no code awaits: raise its exception in the event loop, which reports it."""
+    """Done callback for a task that no code awaits: raise the task's exception, so that the event loop reports it."""
     if not task.cancelled():
         task.result()
 
 
 class StrangerReports:
-    """Reports connections of strangers: a few lines in each period, and then the number of further ones.
+    """Reports dropped connections of strangers: prints a few in each period, and then the number of the others.
 
     Args:
         say: prints a line.
@@ -108,12 +108,12 @@ def source_of(peer: Any) -> str:
 
 
 class AcceptLoop:
-    """Accepts connections, and limits the newcomers at a time: at most three quarters of `limit` are of one source.
+    """Accepts connections, and limits the newcomers at a time. At most three quarters of `limit` may be of one source.
 
-    Other connections wait, those of each source in their order. If too many wait, or no descriptors are left, the loop
-    closes the last waiting connection of the source with the most waiting connections. If there are too many newcomers,
-    from one source or in all, or no descriptors and no waiting connections, the loop drops a newcomer: the oldest
-    newcomer that has sent nothing for a moment, or else the oldest newcomer that has had some time.
+    Further connections wait, in one queue per source. If too many wait, or no descriptors are left, the loop closes the
+    last connection of the longest queue. The loop drops a newcomer if a connection needs its place, or if no
+    descriptors are left and no connection waits. It drops the oldest newcomer that has sent nothing for _SILENT
+    seconds, or else the oldest newcomer if that has had _BEGUN seconds.
 
     Args:
         listener: a listening socket; `close` closes it.
@@ -207,7 +207,7 @@ class AcceptLoop:
             self._pause(_PAUSE)
 
     def _turn_away(self) -> bool:
-        """Close the last waiting connection of the source that has the most; return False if no connection waits."""
+        """Close the last connection of the longest queue; return False if no connection waits."""
         longest = max(self._waiting.values(), key=len, default=None)
         if not longest:
             return False
@@ -270,8 +270,8 @@ def listen_for(spec: ServeSpec | ServerSpec, settings: Settings) -> socket.socke
 async def resolve(host: str) -> list[str]:
     """Return the numeric addresses of a host without blocking the event loop.
 
-    The blocking call is made in a daemon thread: at its end `asyncio.run` would wait for a thread of the loop's
-    executor, however long the name servers take.
+    A daemon thread makes the blocking call. `asyncio.run` would not return before a thread of the loop's executor has
+    ended, however long the name servers take.
 
     Raises:
         OSError: the name has none.

@@ -22,8 +22,8 @@ class Outputs:
         name: of the launcher; each of its messages begins with it.
         verbose: True to print reports of progress.
         tag: True to begin lines of ranks with their rank: `[2] ` on stdout, `[2:err] ` on stderr.
-        on_broken: called with the reason when standard output cannot be written any more; the reason is empty if nobody
-            reads it.
+        on_broken: called with the reason when standard output cannot be written any more. The reason is empty if the
+            reader has gone.
 
     Attributes:
         name: as above.
@@ -68,7 +68,7 @@ class Outputs:
             rank: the rank.
             host: name of its host, which is part of its tag.
             directory: for files with its output, None for the launcher's own output.
-            grant: called with 1 or 2 and the number of bytes that the host may send in addition to its window.
+            grant: flow control: called with the stream (1 or 2) and the number of further bytes that the host may send.
         """
         for stream, sink, name, kind in ((1, self._stdout, "out", ""), (2, self._stderr, "err", ":err")):
             granted = functools.partial(grant, stream)
@@ -123,7 +123,7 @@ class Outputs:
         return _tail_of(errors)
 
     def close(self) -> None:
-        """Forward the rest of the output in the pipes of the ranks, and end a drawing below it."""
+        """Forward the output that is left in the pipes of the ranks, and close drawings below the output."""
         for source in self._sources:
             source.close()
         for sink in (self._stdout, self._stderr):

@@ -1,10 +1,10 @@
-"""Output of the ranks in whole lines that are never mixed, at the speed of the reader; and input for one rank.
+"""Forwards output of ranks in whole lines, never mixed, at the speed of the reader; and terminal input to one rank.
 
     pipe of a rank -> Source (cuts into lines, tags them) -> Sink (the launcher's own stdout or stderr)
 
-A line of more than MAX_LINE bytes is forwarded in pieces. Output of other sources waits for the end of this line,
-unless its rank pauses for HOLD seconds. A source whose sink is full is not read. So its rank blocks in write, as it
-would without a launcher.
+A line of more than MAX_LINE bytes is forwarded in pieces. Until this line ends, or its rank pauses for HOLD seconds,
+the output of other sources waits. A source whose sink is full is not read. So its rank blocks in write, as it would
+without a launcher.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Sink:
 
     Args:
         descriptor: of the file.
-        on_broken: called once with the reason when writing fails for good; empty if the reader has ended.
+        on_broken: called once, with the reason, when writing fails for good. The reason is empty if the reader has
+            gone.
 
     Attributes:
         holder: the source whose long line other sources wait for; None if there is none.
@@ -72,7 +73,7 @@ class Sink:
         self.last_writers: collections.deque[object] = collections.deque(maxlen=TAIL_LINES)
 
     def write(self, owner: object, data: bytes) -> None:
-        """Write bytes of an owner unchanged; only a message of the launcher begins on a new line."""
+        """Write bytes of an owner unchanged. A message of the launcher first ends an incomplete line of a rank."""
         if self._broken or not data:
             return
         if isinstance(owner, Source) and self.holder not in (None, owner):
@@ -290,7 +291,7 @@ class Source:
         self._flush_long_line()
 
     def _flush_long_line(self) -> None:
-        """Forward a piece of a long line, unless another source is forwarding one; set the timer."""
+        """Forward a piece of a long line, unless another source is forwarding a long line; restart the idle timer."""
         if len(self._partial) > MAX_LINE and self._sink.hold(self):
             self._flush()
         self._stop_timer()

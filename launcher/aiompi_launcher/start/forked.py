@@ -39,9 +39,10 @@ class ForkServer:
         self._status: int | None = None
 
     def serves(self, program: PythonProgram, environ: Mapping[str, str]) -> bool:
-        """Return True if a fork server that `fork` has returned can start a program with these variables.
+        """Return True if this fork server, which `fork` has returned, can start a program with these variables.
 
-        Options, and variables that differ from those of the fork server, have an effect only when a process starts.
+        Options of Python, and variables with a prefix in AT_START, take effect only when a process starts. So the
+        program must have no options, and the same values of these variables as the fork server.
         """
         names = environ.keys() | self._environ.keys()
         return len(program.command) == 1 and not any(
@@ -112,7 +113,7 @@ def fork() -> ForkServer | Rank:
 
 
 def execute_server(program: PythonProgram, directory: str | None, environ: Mapping[str, str]) -> ForkServer:
-    """Start a fork server with the options of a program, and with its variables.
+    """Start a fork server with the Python options and the environment variables of a program.
 
     Args:
         program: the program.

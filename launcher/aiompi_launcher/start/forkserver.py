@@ -4,9 +4,9 @@ Each message on its socket starts a rank. The message has the three standard des
 The answer is the process id of the rank, or minus an errno.
 
 The process imports the modules of every rank, once for all ranks. These modules have no state of their own: no
-generator of random numbers, no thread and no descriptor (so NumPy is not among them). A module beside the program, or
-in its directory or archive, may have the name of one of these modules. Then the rank executes Python again, so that the
-program finds its own module.
+generator of random numbers, no thread and no descriptor (so NumPy is not among them). A program may have a module of
+its own with the name of one of these modules. Then the rank executes Python again, so that the program finds its own
+module.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Order(NamedTuple):
 
     Attributes:
         executable: path of the Python.
-        command: Python as the command line of the program names it, and its options.
+        command: the Python interpreter, as the program's command line names it, and the interpreter's options.
         words: `-m`, `-c` or the program, and the arguments.
         directory: working directory.
         environ: the environment.

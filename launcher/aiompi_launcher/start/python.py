@@ -56,7 +56,7 @@ def _is_this_python(name: str, program: Section) -> bool:
 
 
 def find(name: str, path: str | None) -> str | None:
-    """Return the executable of a command as `execvp` finds it; None if there is none."""
+    """Return the executable of a command as `execvp` finds it; None if PATH does not have it."""
     if os.path.basename(name) != name:
         return name
     import shutil  # agents seldom need it

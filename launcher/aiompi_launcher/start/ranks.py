@@ -75,8 +75,8 @@ class Starting:
     Args:
         spec: the job.
         variables: environment variables of all ranks.
-        server: a fork server; killed if it cannot start a rank of the job. Programs with other options or variables
-            than this process get a fork server of their own, unless they have one rank.
+        server: a fork server; killed if no rank of the job can be forked from it. A program with other options or
+            variables than this process gets a fork server of its own, or is executed directly if it has only one rank.
     """
 
     def __init__(self, spec: RunSpec, variables: Mapping[str, str], server: ForkServer | None) -> None:
@@ -182,7 +182,7 @@ class Starting:
 
 
 def forks(spec: RunSpec, program: Section) -> bool:
-    """Return True if the ranks of a program can be forked: it is a Python program."""
+    """Return True if the ranks of a program can be forked: it is a Python program, and the job allows forking."""
     return (
         spec.prefork
         and program.size > 0

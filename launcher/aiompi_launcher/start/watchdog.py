@@ -108,8 +108,7 @@ def _watch(pipe: int, directory: str, marker: bytes) -> None:
 def _detach(pipe: int) -> None:
     """Leave the terminal and the files of the launcher.
 
-    Otherwise, while the watchdog runs, the other ends of the launcher's pipes and sockets would not see the launcher
-    end.
+    Otherwise the watchdog would keep the launcher's pipes and sockets open after the launcher has ended.
     """
     os.closerange(3, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))

@@ -28,7 +28,8 @@ class Client(asyncio.Protocol):
         pid: process of the launcher; 0 if it is in another pid namespace.
         title: of the job.
         looks: what the ranks of the job do now; empty until `watch` is called and answers have come.
-        introduced: future of the title; the result is None if the job exists no more.
+        introduced: done once the title has arrived, with this client as its result; the result is None if the
+            connection has ended before.
         ended: done when the job has ended.
     """
 
@@ -84,7 +85,7 @@ class Client(asyncio.Protocol):
 
 
 async def find(known: Callable[[str], bool] = lambda path: False) -> dict[str, Client]:
-    """Connect to all jobs of this user on this machine, by the paths of their directories.
+    """Connect to all jobs of this user on this machine. Return the path of a job's directory -> client.
 
     Args:
         known: returns True for the path of a job that is not wanted.

@@ -1,4 +1,4 @@
-"""`Live`: the view of a job: the table of `--top`, and the socket for other launchers (`--attach`)."""
+"""`Live` shows a job: as the table of `--top`, and through a socket to other launchers (`--attach`)."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class _Viewer(asyncio.Protocol):
         self._viewers.connected.add(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        """Send a viewer of this protocol version the title, and after one more byte the state of the ranks."""
+        """Answer the viewer's banner with the title. After one more byte, send it the ranks' states each second."""
         if self._transport not in self._viewers.connected:
             return
         known = len(self._heard)

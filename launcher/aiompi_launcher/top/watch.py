@@ -107,7 +107,7 @@ class Ranks:
         return "left" if rank.state in AFTER else _STATES[rank.state], 0.0, ""
 
     def _usage(self, rank: Rank) -> tuple[float | None, int | None, bool]:
-        """Return the CPU time and memory of the process of a rank, if the process is on this machine."""
+        """Return a rank's used cores, resident bytes, and True if it lives; (None, None, True) on another machine."""
         pid = rank.pid if self._job.spawned else rank.joiner
         if rank.location.host or not pid or (rank.joiner and rank.namespace != self._namespace):
             return None, None, True

@@ -18,7 +18,7 @@ _NOT_HERE = ("ringtest", "pingpong", "futures")
 
 
 def helloworld(comm: Intracomm, args: Sequence[str] | None = None, verbose: bool = True) -> str:
-    """Let the processes of a communicator greet in the order of their ranks, and return the greeting of this one."""
+    """Let the processes of a communicator greet in the order of their ranks, and return this process's greeting."""
     parser = argparse.ArgumentParser(prog="python -m mpi4py.bench helloworld", allow_abbrev=False)
     parser.add_argument("-q", "--quiet", action="store_false", dest="verbose", default=verbose, help="quiet output")
     options = parser.parse_args(args)

@@ -1,7 +1,7 @@
 """`python -m mpi4py [options] app.py` and `python -m mpi4py.run`: run a program, with the command line of mpi4py.
 
-In aiompi an uncaught exception always ends the job. With this module, the exception ends the job by MPI_Abort, and so
-does an exit code other than 0.
+In aiompi an uncaught exception always ends the job. With this module, an uncaught exception or an exit code other than
+0 ends the job by MPI_Abort.
 """
 
 from __future__ import annotations

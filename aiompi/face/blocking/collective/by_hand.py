@@ -1,4 +1,4 @@
-"""Collectives of the blocking face in which None may stand for a list, as in mpi4py, and the class of them all."""
+"""Blocking collectives that accept None instead of a list, as in mpi4py; the class of all blocking collectives."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ class Collectives(BufferCollectives, NonblockingCollectives, ObjectCollectives, 
 
 
 class NeighborhoodCollectives(NeighborhoodForms):
-    """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
+    """The neighborhood collectives of a communicator with a topology.
 
-    Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
-    dimension, the object for the next process arrives there as the object from the previous process, even if one
-    process is both.
+    Received blocks are in the order of `inedges`, blocks to send in the order of `outedges`. Blocks for PROC_NULL,
+    beyond the border of a grid, are not touched; objects from PROC_NULL are None. Along a periodic dimension, an object
+    for the next process arrives there as the object from the previous process, even if both are the same process.
     """
 
     __slots__ = ()

@@ -15,8 +15,8 @@ class NeighborhoodCollectives(NeighborhoodForms):
     """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
 
     Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
-    dimension, the block for the next process arrives there as the block from the previous process, even if one process
-    is both.
+    dimension, a block that is sent to the next process arrives there as the block from the previous process. This holds
+    even if the next and the previous process are the same.
     """
 
     __slots__ = ()

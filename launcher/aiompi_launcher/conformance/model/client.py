@@ -220,7 +220,7 @@ class Client:
         return port
 
     async def _accept(self, index: int, host: Host) -> None:
-        """Accept other hosts. A host that connects before this client knows the job waits in the queue."""
+        """Accept other hosts. Connections that come before the start-up is complete wait in the queue."""
         while True:
             self._keep(asyncio.create_task(host.accept(*await self._early[index].get())))
 

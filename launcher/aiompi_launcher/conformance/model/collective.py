@@ -1,4 +1,4 @@
-"""The collectives of chapter 4, as messages of bytes in the form in which they travel.
+"""The collectives of chapter 4. They exchange bytes that are already in wire format.
 
 M masters, W the linear limit, X the crossover; R the root. E(v) is the endpoint with relative number v: R itself for 0,
 else the master with number (v + number of R's master) mod M.
@@ -82,7 +82,7 @@ class Endpoints:
         return sorted(range(1, self.count), key=lambda v: (v + self.shift) % self.count)
 
     def children(self, v: int, tree: Callable[[int, int], list[int]]) -> list[int]:
-        """Return the relative numbers below an endpoint; without a tree, all others are below the root."""
+        """Return the relative numbers of an endpoint's children; if linear, all others are children of the root."""
         if self.linear:
             return [] if v else self.others()
         return tree(v, self.count)
@@ -191,7 +191,7 @@ async def gatherv(comm: Comm, data: bytes, root: int, counts: Sequence[int], uni
 
 
 async def _agree(comm: Comm, bound: int, root: int, operation: str, rule: str) -> bool:
-    """Return True if the operation is short; the root sends this answer to all ranks as one IMPI_INT4."""
+    """Return True if the operation is short. The root decides this, and broadcasts its decision as one IMPI_INT4."""
     if bound > comm.universe.crossover and not comm.has("bound-not-zero"):
         bound = 0
     word = await bcast(comm, bound.to_bytes(4), root, 4, operation)
@@ -291,7 +291,7 @@ async def scatterv(comm: Comm, blocks: Sequence[bytes], size: int, root: int) ->
 
 
 async def _size_of(comm: Comm, rank: int, size: int) -> int:
-    """Return the length that another process of the client expects: the master cuts messages by it (I4.15-4)."""
+    """Return the block length that `rank` of this client expects. The master splits its message by it (I4.15-4)."""
     for other in comm.locals[comm.number(comm.rank)]:
         if rank == comm.rank and other != rank:
             comm.tell(other, tags.SCATTERV, size.to_bytes(8))
@@ -326,7 +326,7 @@ async def _dealt(
 
 
 def _deal(ends: Endpoints, blocks: Sequence[bytes], tag: int, short: bool) -> bytes:
-    """Send from the root: to local processes directly, to others through their masters or directly."""
+    """Send the root's blocks. If `short`, blocks for other clients go through their masters; all others go directly."""
     comm = ends.comm
     for rank in range(comm.size):
         if rank != comm.rank and (comm.is_local(rank) or not short):
@@ -380,7 +380,7 @@ async def _reduce_ordered(comm: Comm, data: bytes, combine: Combine, root: int) 
 
 
 def _padded(data: bytes, size: int) -> bytes:
-    """Return received data in the length that was due, so that a wrong peer cannot stop the tester."""
+    """Cut or pad received data to the expected length, so that a faulty peer cannot crash the tester."""
     return data[:size].ljust(size, b"\0")
 
 

@@ -98,11 +98,11 @@ class Comm:
         return self.proc.send(world, cid, self.rank, tag, data)
 
     async def hear(self, source: int, operation: str, tag: int, length: int | None, rule: str) -> bytes:
-        """Receive from a process the message that the specification prescribes next for the collectives of the process.
+        """Receive the next collective message from a process, and check it against the specification.
 
-        The tester reports a message that differs, and takes it all the same. The messages of one process in one
-        collective context come in the order of the collectives. Therefore a message that differs can only be the
-        expected message in a wrong form.
+        The tester reports a message that differs from the specification, but still accepts it. The messages of one
+        process in one collective context come in the order of the collectives. Therefore a message that differs can
+        only be the expected message in a wrong form.
         """
         world = self.peers[source]
         if self.universe.procs[world].client == self.proc.info.client:

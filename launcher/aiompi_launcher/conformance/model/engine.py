@@ -75,7 +75,7 @@ class Send:
     """A message at its source.
 
     Attributes:
-        done: future of the end of the send: its buffer is free, and a synchronous message has been matched.
+        done: future that is done once the buffer is free and, for a synchronous send, the message has been matched.
         first: bytes in the first packet.
         state: `queued` by flow control, `sent`, `cancelling`, `matched`.
         message: the message at its destination, if it goes through memory.
@@ -102,8 +102,8 @@ class Options:
     Attributes:
         junk: fill ignored fields with ones.
         withhold_protoack: unless it is 0, send no PROTOACK.
-        drqid: request id of the next long message received; 0 for ids in their usual order.
-        srqid: request id of all messages sent; 0 for ids in their usual order.
+        drqid: request id for each long message received; 0 to number these messages consecutively.
+        srqid: request id for each message sent; 0 to number the messages consecutively.
         first_bytes, other_bytes: data bytes in the first packet of a long message and in its other packets; 0 for the
             maximum.
         piecemeal: write each packet in pieces of so many bytes; 0: at once.
@@ -253,7 +253,7 @@ class Proc:
         return send
 
     def cancel(self, send: Send) -> asyncio.Future[bool]:
-        """Cancel a send at once (section 3.7.4); the result is True if the cancellation succeeded."""
+        """Start to cancel a send (section 3.7.4). The future becomes True if the cancellation succeeds."""
         peer = self.host.neighbour(send.dest)
         if peer is None:
             return self.host.pair(self.rank, send.dest).cancel(send)

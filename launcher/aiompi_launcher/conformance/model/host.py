@@ -88,7 +88,7 @@ class Pair:
                 on_sent()
 
     def send(self, send: Send) -> None:
-        """Send the first packet of a message, the only one of a short message (section 3.7)."""
+        """Send the first packet of a message. A short message has only this packet (section 3.7)."""
         send.first = self._first_bytes(len(send.data))
         long = send.first < len(send.data) or len(send.data) > self.host.universe.maxdatalen
         if send.sync or long:

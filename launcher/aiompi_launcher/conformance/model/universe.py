@@ -66,7 +66,7 @@ class Universe:
 
 @dataclass(frozen=True, slots=True)
 class Joint:
-    """A label from the server: the data of the clients in `mask`, one after the other."""
+    """A label from the server: the concatenated data of the clients in `mask`."""
 
     mask: int
     data: bytes

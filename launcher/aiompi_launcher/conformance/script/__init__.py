@@ -1,8 +1,8 @@
 """The language of the test scripts, a small subset of C (IMPI 0.0, section 5.3).
 
 `parse` makes a program of a source text, or reports the line, column and kind of a mistake. `Machine` runs the program,
-with the MPI calls that its runner provides. A script can use only its own variables, the calls of the table, and its
-output.
+with the MPI calls that its runner provides. A script can use only its own variables, the calls in `calls.CALLS`, and
+its output.
 """
 
 from aiompi_launcher.conformance.script.errors import MPIFailure as MPIFailure

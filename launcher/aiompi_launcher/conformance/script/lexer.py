@@ -34,7 +34,7 @@ class Token:
 
     Attributes:
         kind: `number`, `name`, `text`, `sign`, or `end` after the last one.
-        text: the word as written; for a `text`, the characters for which it stands.
+        text: the token as written; for kind `text`, the content of the string with its escapes replaced.
         value: of kind `number`.
         place: its first character.
     """

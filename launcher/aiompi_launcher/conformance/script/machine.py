@@ -1,4 +1,4 @@
-"""Runs programs in the same way in simulated processes, where a call awaits messages, and in processes under test."""
+"""Runs programs in simulated processes, where MPI calls suspend, and in processes under test, where MPI calls block."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from aiompi_launcher.conformance.script.types import Cells
 
 
 class Level(enum.IntEnum):
-    """The most severe event in a process during a test; its number is a part of the handshake."""
+    """The most severe event in a process during a test. The process reports its number when the test ends."""
 
     NOTHING = 0
     SKIPPED = 1
@@ -81,8 +81,8 @@ class Memory:
 class Mpi(Protocol):
     """An MPI implementation, as the machine sees it.
 
-    Each call of the table is a coroutine method of the name in its signature. It takes the parameters that the call
-    reads and returns those that it writes: one as it is, several as a tuple.
+    Each call in `calls.CALLS` is a coroutine method, which its signature names. The method takes the parameters that
+    the call reads. It returns the value that the call writes, or a tuple if the call writes several.
     """
 
     def constant(self, name: str) -> Any:

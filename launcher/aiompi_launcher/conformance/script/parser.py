@@ -194,7 +194,7 @@ class _Parser(TokenReader):
         return Assign(target, value, token.place)
 
     def _increment(self) -> Assign | Call:
-        """The third part of `for`, the only place where `i++` is allowed: the first sample of the document has it."""
+        """Parse the third part of `for`. Only here `i++` is allowed; the first sample of the document uses it."""
         name = self._name()
         if self._at("("):
             return self._call(name, None)
@@ -285,7 +285,7 @@ class _Parser(TokenReader):
         return value
 
     def _expression(self, level: int = 0, *, whole: bool = False) -> Expression:
-        """An expression; with `whole`, it may be only the name of an array or a string, as arguments of calls are."""
+        """Parse an expression. With `whole`, for arguments of calls, it may also be an array name or a string."""
         if level == len(_LEVELS):
             return self._unary(whole=whole)
         left = self._expression(level + 1, whole=whole)

@@ -52,7 +52,7 @@ class Element:
     """A variable, or an element of it.
 
     Attributes:
-        index: None for the scalar; in an argument of a call, None for the array from its start.
+        index: index of the element; None for a scalar, or for a whole array as an argument of a call.
     """
 
     variable: Variable

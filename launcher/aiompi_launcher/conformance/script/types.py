@@ -15,7 +15,7 @@ class Type:
     """A type of the language.
 
     Attributes:
-        codes: struct codes of the parts: one code, or two for a pair; empty for a handle, which is no memory.
+        codes: struct codes: one for a number, two for a pair of numbers, none for a handle.
         handle: kind of handle, empty for numbers.
     """
 
@@ -81,7 +81,7 @@ class Cells:
     Attributes:
         data: as a C program would have it.
         count: numbers in it.
-        hidden: state of each status besides its three numbers, by the index of the first of these numbers.
+        hidden: the implementation's status object for each status in the array, by the index of its first number.
     """
 
     def __init__(self, type: Type, length: int) -> None:

@@ -57,7 +57,7 @@ class Tool:
         limits: how long tests wait.
 
     Attributes:
-        token: text that each request must contain, also on loopback, which other users of the machine can reach.
+        token: secret that each request must contain. Loopback needs it, too: other users of the machine can connect.
     """
 
     def __init__(self, address: str, scripts: Path, limits: Limits = PATIENT) -> None:
@@ -99,7 +99,7 @@ class Tool:
         return response
 
     def _check(self, request: web.Request) -> None:
-        """Check that a request has the token, and comes from no foreign page; otherwise end its connection."""
+        """Refuse a request that lacks the token or comes from the page of another site, and close its connection."""
         given = request.query.get("token") or request.cookies.get(self._cookie) or ""
         origin = request.headers.get("Origin")
         refusal = ""
@@ -181,7 +181,7 @@ class Tool:
 
 @contextlib.asynccontextmanager
 async def opened(tool: Tool, address: str, port: int) -> AsyncIterator[str]:
-    """Serve the page as long as the context lasts; its value is the address of the page, token included."""
+    """Serve the page until the context ends; yield the URL of the page, which includes the token."""
     runner = web.AppRunner(tool.application(), keepalive_timeout=_KEPT, lingering_time=0.0, shutdown_timeout=_SHUTDOWN)
     await runner.setup()
     serve = runner.server

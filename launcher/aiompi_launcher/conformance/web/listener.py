@@ -1,4 +1,4 @@
-"""The listener of the page: it serves a connection once a whole request has come, which must happen soon."""
+"""The listener of the page: it serves a connection once a whole request has come, and drops it after a timeout."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The bytes of IMPI 0.0, written from the document alone: start-up commands, packets, user data."""
+"""The wire format of IMPI 0.0, implemented from the document alone: start-up commands, packets, user data."""

@@ -35,7 +35,7 @@ class Basic:
         object.__setattr__(self, "wire_size", 16 if long_double else struct.calcsize(">" + self.wire))
 
     def to_wire(self, memory: memoryview | bytes | bytearray, offset: int) -> bytes:
-        """The element at an offset in memory, in its form in a message; of a long, only the low 32 bits."""
+        """Encode the element at an offset in memory for a message. Only the low 32 bits of a long are sent."""
         if self.native == "g":
             return _to_binary128(bytes(memory[offset : offset + _LONG_DOUBLE]))
         return self.encode(struct.unpack_from(self.native, memory, offset)[0])
@@ -72,7 +72,7 @@ def _pack_float(code: str, value: float) -> bytes:
 
 
 def _to_binary128(extended: bytes) -> bytes:
-    """A long double as binary128. x86 has 80 bits, of which the leading digit of the fraction is explicit."""
+    """Convert a long double to binary128. On x86 it has 80 bits, with an explicit leading bit of the significand."""
     if not _X86:
         return extended[::-1]
     mantissa, rest = int.from_bytes(extended[:8], "little"), int.from_bytes(extended[8:10], "little")
@@ -81,7 +81,7 @@ def _to_binary128(extended: bytes) -> bytes:
 
 
 def _from_binary128(data: bytes) -> bytes:
-    """binary128 as a long double; digits that do not fit into the format of x86 are cut off."""
+    """Convert binary128 to a long double. On x86 the bits that do not fit into 80 bits are cut off."""
     if not _X86:
         return data[::-1]
     number = int.from_bytes(data)

@@ -47,8 +47,8 @@ class Listener:
     def stop(self) -> None:
         """Accept no more connections; the accepted connections stay.
 
-        asyncio forgets, without closing it, a connection that was accepted just before its listener is closed. So the
-        listener is closed only after all accepted connections have come.
+        If a listener is closed just after it has accepted a connection, asyncio loses this connection without closing
+        it. So the listener is closed only after all accepted connections have come.
         """
         if self._server is None:
             return

@@ -99,7 +99,7 @@ def label_name(number: int) -> str:
 
 
 def address_of(identifier: bytes) -> str | None:
-    """The IPv4 address in a host identifier, mapped or compatible form (section 1.2.3); None if it has none."""
+    """Return the IPv4 address in a host identifier in mapped or compatible form (section 1.2.3); else None."""
     if identifier[:10] != bytes(10) or identifier[10:12] not in (b"\0\0", b"\xff\xff"):
         return None
     return ".".join(map(str, identifier[12:]))
