@@ -1,7 +1,8 @@
 """Accumulators: the partial results of a reduction, vectors in memory or Python objects.
 
-Operands are combined in the order of ranks (section 4.9.4), even if the operation commutes. Results are then the same
-on all ranks to the last bit. They are also the same in each call with the same algorithm and number of ranks.
+Operands are combined in the order of ranks (section 4.9.4), even if the operation commutes, except in a part of a
+vector whose result only one rank computes. Results are then the same on all ranks to the last bit. They are also the
+same in each call with the same algorithm and number of ranks.
 """
 
 from __future__ import annotations

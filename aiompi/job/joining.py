@@ -46,9 +46,9 @@ class Scope(Protocol[T_co]):
 class Joining(Generic[T_co]):
     """The lifetime of a rank or member: use it with `async with`, or `await` it and finalize or leave yourself.
 
-    With `init`, an exception that leaves the block ends the job, since the other ranks would wait in vain. If no
-    exception leaves the block, this rank finalizes, and so waits for the other ranks. If this wait is cancelled, this
-    rank leaves alone.
+    With `init`, an exception that leaves the block ends the job, since the other ranks would wait in vain. `SystemExit`
+    with status 0 does not: this rank then leaves without waiting. If no exception leaves the block, this rank
+    finalizes, and so waits for the other ranks. If this wait is cancelled, this rank leaves alone.
 
     Args:
         module: module to import first.

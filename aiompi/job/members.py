@@ -135,7 +135,7 @@ class Changed:
 
 
 class AssembledWorld(World):
-    """A world of all members of the job at the time of its assembly.
+    """A world of the members of a job that called `assemble` for it.
 
     Attributes:
         generation: number of the world in its job, from 1 on, the same at all ranks.

@@ -71,7 +71,7 @@ class ShadeAccumulator(Accumulator):
     def adopt(self) -> None:
         pass
 
-    def combine(self, contributions: Sequence[bytes | memoryview], near: int | None = None) -> None:
+    def combine(self, contributions: Sequence[bytes | memoryview]) -> None:
         """Do nothing: simulated ranks share no memory."""
 
     def part(self, start: int, stop: int) -> ShadeAccumulator:

@@ -175,9 +175,9 @@ async def scatter_recursive_doubling(channel: Channel, block: Block, root: int) 
     """Scatter the block along a binomial tree, then exchange pieces with the rank 1, 2, 4, ... places away.
 
     Ranks are counted from the root. The block is cut into p pieces, where p is the largest power of two <= n. Steps:
-    2 * log2 p. For m bytes, the root sends log2 p messages and (p - 1) / p * m bytes in the scatter, and each rank
-    sends the same amount in the exchange. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. If n is not p: in one
-    more step, each of the n - p ranks from p on gets the whole block (m bytes) from the rank p places before it.
+    2 * log2 p. Per rank, for m bytes: in the scatter the root sends log2 p messages and (p - 1) / p * m bytes; in the
+    exchange each rank sends the same amount. Time: 2 * log2 p * alpha + 2 * (p - 1) / p * m * beta. If n is not p: in
+    one more step, each of the n - p ranks from p on gets the whole block (m bytes) from the rank p places before it.
 
     Five ranks, root 0, pieces a to d; the pieces that each rank holds after each step:
 

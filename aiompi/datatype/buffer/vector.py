@@ -157,7 +157,7 @@ def _key(where: Region, given: Sequence[object], counts: object, displs: object,
     for numbers in (counts, displs):
         if numbers is not None and not (type(numbers) is list and _are_integers(map(type, numbers))):
             return ()
-        key.append(numbers and tuple(numbers))
+        key.append(None if numbers is None else tuple(numbers))
     for datatype in given:
         if not isinstance(datatype, Datatype) or datatype.usable_items is None:
             return ()

@@ -169,8 +169,8 @@ class Receives(Handle):
 
         Args:
             sendobj: any object that can be pickled; it must not be changed before the send is complete: large arrays in
-                it are not copied, and an object of many items is encoded in slices between turns of the event loop,
-                while later messages wait behind it.
+                it are not copied. An object of many items is encoded in slices, between which the event loop runs;
+                later messages wait until the encoding is done.
             dest: rank, or PROC_NULL.
             sendtag: 0..TAG_UB.
             recvbuf: ignored, with a warning: objects of any size are received without a buffer.

@@ -235,7 +235,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
         """Call `Free` unless the request is null (MPI_Request_free, section 3.7.3).
 
         Raises:
-            InvalidRequestError: the request is null.
+            InvalidRequestError: this is a partitioned request, and it is active.
         """
         if self._core is not None:
             self.Free()

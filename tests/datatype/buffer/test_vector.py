@@ -163,6 +163,14 @@ def test_types_of_blocks_without_items_may_be_null(memory: Any) -> None:
         assert [block.nbytes for block in itertools.chain(*blocks)] == [0] * 4
 
 
+@pytest.mark.parametrize("resolve", [resolve_typed_send, resolve_typed_recv])
+def test_no_blocks_at_all(resolve: Any) -> None:
+    """As on a process without neighbours."""
+    assert resolve([bytearray(8), ([], []), []], "buf", 0) == []
+    with pytest.raises(InvalidArgumentError, match="0 entries: expected 1"):
+        resolve([bytearray(8), ([], []), [INT]], "buf", 1)
+
+
 def test_one_item_of_each_type_at_the_start() -> None:
     second = INT.Create_hindexed([1], [4]).Commit()
     assert [block.packed().tolist() for block in resolve_typed_send([bytes(range(8)), [INT, second]], "buf", 2)] == [
