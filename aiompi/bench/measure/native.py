@@ -70,6 +70,34 @@ async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, 
     return seconds
 
 
+async def early(comm: Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per window of messages that all come before their receives, and the answer to them."""
+    sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
+    token = payloads.touched(1)
+    peer = peer_of(comm)
+
+    async def lead(n: int) -> None:
+        for _ in range(n):
+            for _ in range(window):
+                await comm.Send(sent, peer, TAG)
+            await comm.Send(token, peer, TAG + 1)
+            await comm.Recv(token, peer, TAG)
+
+    async def follow(n: int) -> None:
+        for _ in range(n):
+            await comm.Recv(token, peer, TAG + 1)
+            for _ in range(window):
+                await comm.Recv(received, peer, TAG)
+            await comm.Send(token, peer, TAG)
+
+    seconds = await timed_async(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    if leads(comm):
+        await lead(1)  # for the check of the other rank
+    else:
+        await payloads.check_async(received, follow)
+    return seconds
+
+
 async def bandwidth_both_ways(comm: Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per round: a window of messages in both directions at once, and an answer."""
     sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
@@ -156,6 +184,7 @@ WORKS: Final[dict[str, Callable[..., Awaitable[Any]]]] = {
         latency,
         bandwidth,
         bandwidth_both_ways,
+        early,
         objects,
         idle,
         collective,

@@ -72,6 +72,34 @@ def bandwidth(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, bl
     return seconds
 
 
+def early(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
+    """Seconds per window of messages that all come before their receives, and the answer to them."""
+    sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
+    token = payloads.touched(1)
+    peer = peer_of(comm)
+
+    def lead(n: int) -> None:
+        for _ in range(n):
+            for _ in range(window):
+                comm.Send(sent, peer, TAG)
+            comm.Send(token, peer, TAG + 1)
+            comm.Recv(token, peer, TAG)
+
+    def follow(n: int) -> None:
+        for _ in range(n):
+            comm.Recv(token, peer, TAG + 1)
+            for _ in range(window):
+                comm.Recv(received, peer, TAG)
+            comm.Send(token, peer, TAG)
+
+    seconds = timed(lead if leads(comm) else follow, iterations, blocks, comm.Barrier)
+    if leads(comm):
+        lead(1)  # for the check of the other rank
+    else:
+        payloads.check(received, follow)
+    return seconds
+
+
 def bandwidth_both_ways(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
     """Seconds per window of messages each way at the same time, and an answer to them."""
     sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
@@ -123,7 +151,7 @@ def idle(mpi: Any, comm: Any, seconds: float) -> float:
     return time.process_time() - start
 
 
-WORKS: Final[tuple[Callable[..., Any], ...]] = (latency, bandwidth, bandwidth_both_ways, objects, idle)
+WORKS: Final[tuple[Callable[..., Any], ...]] = (latency, bandwidth, bandwidth_both_ways, early, objects, idle)
 
 
 def works(mpi: Any) -> dict[str, Callable[..., Any]]:

@@ -96,12 +96,13 @@ _EXCHANGES: Final = (
     Exchange("16 MiB", {"work": "latency", "nbytes": 2**24}, 32, _bounds(1, 0.55)),
 )
 
-#: bytes of a message -> windows per block, and bounds of the ratio of the bandwidths
-_BANDWIDTHS: Final[Mapping[int, tuple[int, Bounds]]] = {
-    8: (50, _bounds(0.35, 3)),
-    2**16: (10, _bounds(1, 1)),
-    2**20: (2, _bounds(1, 1.2)),
-}
+#: name, work, bytes of a message, windows per block, and bounds of the ratio of the bandwidths
+_BANDWIDTHS: Final = (
+    ("", "bandwidth", 8, 50, _bounds(0.35, 3)),
+    ("", "bandwidth", 2**16, 10, _bounds(1, 1)),
+    ("", "bandwidth", 2**20, 2, _bounds(1, 1.2)),
+    (", early", "early", 8, 50, _bounds(0.2, 0.75)),
+)
 
 #: collective of four ranks, bytes, and bounds of the ratio
 _COLLECTIVES: Final[Sequence[tuple[str, int, Bounds]]] = (
@@ -192,16 +193,16 @@ def _exchanges(
 
 def _bandwidths(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
     with conversations(*_jobs(installed, 2, _SPIN), mpich_job(2)) as everyone:
-        for nbytes, (windows, bounds) in _BANDWIDTHS.items():
+        for name, work, nbytes, windows, bounds in _BANDWIDTHS:
 
             def rate(answer: Answer, nbytes: int = _WINDOW * nbytes) -> float:
                 return nbytes / per_iteration(answer) / 1e6
 
-            work = {"work": "bandwidth", "nbytes": nbytes, "window": _WINDOW}
-            work |= {"iterations": options.scaled(windows), "blocks": _BLOCKS}
-            name = f"{_WINDOW} x {size(nbytes)}"
-            sides = [Side(each, work, rate) for each in everyone]
-            yield from _beside(name, "MB/s", installed, bounds, in_turns(options.repeat, *sides))
+            arguments = {"work": work, "nbytes": nbytes, "window": _WINDOW}
+            arguments |= {"iterations": options.scaled(windows), "blocks": _BLOCKS}
+            sides = [Side(each, arguments, rate) for each in everyone]
+            samples = in_turns(options.repeat, *sides)
+            yield from _beside(f"{_WINDOW} x {size(nbytes)}{name}", "MB/s", installed, bounds, samples)
 
 
 def _asleep(installed: Mapping[str, tuple[str, ...]], options: Options) -> Iterator[Figure]:
