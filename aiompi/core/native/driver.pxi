@@ -66,6 +66,8 @@ cdef class DriverBase:
             self._busy = True
             if request._done:
                 return True
+            if seconds_now() >= self._brief_until:
+                break  # a frame may stand for megabytes that this rank copies
         # Nothing arrived, or only other work, of which there may be more.
         self._brief_until = 0
         return False

@@ -26,6 +26,7 @@ cdef class MessageBase:
         self.srqid = srqid
         self.rts = rts
         self.sync = sync
+        self.plain = False
 
     @property
     def data(self):

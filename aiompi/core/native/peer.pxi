@@ -281,7 +281,7 @@ cdef class PeerBase:
         cdef PyObject *found = PyDict_GetItemWithError(self._contexts, context)
         if found == NULL:
             return None
-        cdef MatchQueues queues = <MatchQueues?>found
+        cdef MatchQueues queues = <MatchQueues?><object>found
         if not queues.comes_from(self.rank, source):
             return None
         return queues.match(source, tag)
@@ -296,9 +296,11 @@ cdef class PeerBase:
         """
         cdef PyObject *found = PyDict_GetItemWithError(self._contexts, h.context)
         cdef MatchQueues queues
+        if message.kept:
+            raise InternalError("a message that is kept is not made anew")
         if found == NULL or h.srqid or nbytes >= LARGE or not self.may_hold(nbytes):
             return False
-        queues = <MatchQueues?>found
+        queues = <MatchQueues?><object>found
         if not queues.comes_from(self.rank, h.source) or not queues.keeps():
             return False
         try:
@@ -326,9 +328,11 @@ cdef class PeerBase:
         message.eager = 0
         receive.entry.order = message.entry.order
         receive.note = message.note
-        receive.take_own(message.entry.source, message.entry.tag, data)
         self._held -= eager
-        self.spend(eager - OVERHEAD)
+        self._owed += eager
+        receive.take_own(message.entry.source, message.entry.tag, data)
+        if self._owed >= self._ackmark:
+            self._acknowledge()
         return 0
 
     cdef bint below_mark(self, int64_t length) noexcept:

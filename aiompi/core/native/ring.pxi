@@ -492,21 +492,21 @@ cdef class Ring:
         cdef uint64_t before = self.inn.tail, after = UP(before + HEADER + nbytes)
         cdef PeerBase peer = <PeerBase>sink if isinstance(sink, PeerBase) else None
         cdef PostedReceive receive = None
-        cdef MessageBase message
+        cdef MessageBase message = None
         cdef SendBase send
         cdef bytes content
         if peer is not None:
-            peer.gain(h.credit)
             if h.kind == EAGER:
                 receive = peer.matched(h.context, h.source, h.tag)
                 if receive is None:
                     message = <MessageBase?>new_of(peer._message_class, _NO_ARGUMENTS)
-                    if self.inn.tail != before:
-                        return 0  # a finalizer has read the frame meanwhile
+                    if self.inn.tail != before or self.stopped:
+                        return 0  # a finalizer has read the frame meanwhile, or has closed the connection
                     receive = peer.matched(h.context, h.source, h.tag)  # one may have posted a receive
-                    if receive is None and peer.keep(message, h, payload, nbytes):
-                        reader_advance(&self.inn, after)
-                        return nbytes
+            peer.gain(h.credit)
+            if message is not None and receive is None and peer.keep(message, h, payload, nbytes):
+                reader_advance(&self.inn, after)
+                return nbytes
             if receive is not None and not (receive.unpacks or receive._done) and peer.below_mark(nbytes):
                 # The payload is copied from the ring before anything else runs. Only then is its room given back.
                 self.inn.tail = after

@@ -140,9 +140,40 @@ def test_code_that_runs_when_the_object_of_a_message_is_made(
     monkeypatch.setattr(Peer, "_message_class", Reentrant)
     texts = [f"{i}".encode() for i in range(100)]
     for text in texts:
-        isend(world.comms[0], text, 1)
+        world.finish(isend(world.comms[1], text, 0, 1), irecv(world.comms[0], 1, 1))
+        isend(world.comms[1], text, 0, 2)  # held, so that credit which is counted twice shows
+        isend(world.comms[0], text, 1)  # with the credit of the message that has been received
     world.until(lambda: world.comms[1].matcher.arrivals == len(texts) - len(received))
     assert made > 7
     received += [irecv(world.comms[1]) for _ in range(len(texts) - len(received))]
     assert world.finish(*received) == texts
     assert held(world) == 0
+    assert world.balanced(1, 0)
+    assert world.balanced(0, 1)
+
+
+def test_the_object_of_a_kept_message_is_not_used_for_another(
+    world: PolledWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Same(Message):
+        __slots__ = ()
+
+        def __new__(cls, *_arguments: object, **_named: object) -> Message:  # type: ignore[misc]
+            return next(world.comms[1].matcher.unexpected(), None) or super().__new__(cls)
+
+    monkeypatch.setattr(Peer, "_message_class", Same)
+    isend(world.comms[0], b"one", 1, 1)
+    isend(world.comms[0], b"two", 1, 2)
+    peer: Any = world.engines[1].peer(0)
+    world.until(lambda: peer.error is not None)
+    assert "not made anew" in str(peer.error)
+    assert world.comms[1].matcher.arrivals == 1
+    assert world.finish(irecv(world.comms[1], 0, 1)) == [b"one"]
+
+
+def test_queues_of_another_class_are_an_error(world: PolledWorld) -> None:
+    peer: Any = world.engines[1].peer(0)
+    peer._contexts = dict.fromkeys(peer._contexts, object())
+    isend(world.comms[0], b"x", 1)
+    world.until(lambda: peer.error is not None)
+    assert "MatchQueues" in str(peer.error)
