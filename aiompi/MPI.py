@@ -1,6 +1,7 @@
 """The blocking, mpi4py-shaped face: `from aiompi import MPI`.
 
-Importing it does no I/O. A process joins the job at its first use of a communicator, and leaves the job when it ends.
+Importing this module does no I/O. A process joins the job at its first use of a communicator, and leaves the job when
+it ends.
 """
 
 from __future__ import annotations
@@ -159,8 +160,8 @@ def Attach_buffer(buf: _BufSpec | BufferAutomaticType) -> None:
     """Give memory to buffered sends (MPI_Buffer_attach, section 3.6).
 
     Args:
-        buf: writable memory. Each message takes its length and BSEND_OVERHEAD bytes of it. None: each message gets new
-            memory.
+        buf: writable memory. A message occupies its length and BSEND_OVERHEAD bytes of the memory. None: each message
+            gets new memory.
 
     Raises:
         InvalidBufferError: a buffer is attached already, or `buf` is read-only.
@@ -213,7 +214,7 @@ def Alloc_mem(size: int, info: object = None) -> buffer:
 
     Args:
         size: bytes.
-        info: hints, of which none is known.
+        info: hints; none has an effect.
 
     Raises:
         TypeError: the size is not an integer.

@@ -154,7 +154,7 @@ def active() -> tuple[Hook, ...]:
 
 
 def guard(enter: Guard, concerns: Callable[[Namespace], bool]) -> None:
-    """Make each call in the context `enter(name)`, inside the hooks, for the life of the process.
+    """Run each call in the context `enter(name)` until the process ends; hooks run outside of this context.
 
     Args:
         enter: returns the context for the call of this name. Contexts nest, because calls are parts of other calls.

@@ -218,7 +218,8 @@ class Settings:
             job; 0 for never. The default, None, is 10 with --serve and in a job of several IMPI clients, and 20 with
             --hosts. It is 10 under other engines, Dask and Ray, where only machines are watched. Otherwise it is 0.
         silence: seconds without data from a host of --hosts, after its start, after which the launcher treats the host
-            as lost; 0 for never. If the machine of a host does not answer, the launcher treats the host as lost sooner.
+            as lost; 0 for never. The launcher does not wait this long if the kernel reports that the machine of the
+            host does not answer.
         universe_size: the attribute UNIVERSE_SIZE: number of processes that the machines have room for. 0 means the
             slots of --hosts, or the cores of this machine if all ranks are on it, or else the number of ranks.
     """

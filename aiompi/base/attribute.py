@@ -28,7 +28,7 @@ class Keyval:
     Args:
         number: number by which the program refers to the key.
         copy_fn: returns the value of a duplicate. True copies the value; with None the duplicate gets no value.
-        delete_fn: called with values that are deleted, unless it is None.
+        delete_fn: called with each value that is deleted; None for no call.
         integers: True if values must be integers.
     """
 
@@ -140,7 +140,7 @@ class Attributes:
 
     A value is removed even if its delete callback fails, so that no delete callback is called twice for a value.
 
-    The methods' argument `owner` is the program's handle of the object. They pass this handle to the callbacks.
+    The methods' argument `owner` is the program's handle of the object. The methods pass this handle to the callbacks.
 
     Args:
         keyvals: keys for objects of this kind.
@@ -153,7 +153,7 @@ class Attributes:
         self._values: dict[int, tuple[Keyval, Any]] = {}
 
     def get(self, owner: Any, keyval: int, default: Any = None) -> Any:
-        """Return the value under a key, `default` if there is none; see `Caching.Get_attr`."""
+        """Return the value under a key, or `default` if the key has no value; see `Caching.Get_attr`."""
         self._keyvals.check(keyval)
         if keyval in self._values:
             return self._values[keyval][1]
@@ -288,7 +288,8 @@ class Caching:
                 HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE, APPNUM, LASTUSEDCODE, and the keys of IMPI 0.0, section 2.5.
                 IMPI_CLIENT_SIZE and IMPI_HOST_SIZE are the numbers of clients and hosts of the communicator.
                 IMPI_CLIENT_COLOR and IMPI_HOST_COLOR are the indexes of this process's client and host.
-            default: returned if there is no value. It lets the program tell a missing value from the value None.
+            default: returned if there is no value. With another default than None, the program can tell a missing value
+                from the value None.
 
         Returns:
             The value, or `default` if there is none.

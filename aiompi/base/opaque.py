@@ -119,7 +119,7 @@ class Opaque:
 
     @classmethod
     def fromint(cls, arg: int, /) -> Self:
-        """Return a handle of the object with this number, the inverse of `toint`; see `fromhandle`.
+        """Inverse of `toint`: return a handle of the object with this number; see `fromhandle`.
 
         Args:
             arg: number of the object.
@@ -142,7 +142,7 @@ class Opaque:
 
     @classmethod
     def f2py(cls, arg: int) -> Self:
-        """Return a handle of the object with this number, the inverse of `py2f`; see `fromhandle`.
+        """Inverse of `py2f`: return a handle of the object with this number; see `fromhandle`.
 
         Args:
             arg: number of the object.

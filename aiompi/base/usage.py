@@ -1,4 +1,4 @@
-"""Processes of this machine, from /proc. `Usage`: the cores and the memory that one uses; `standing`: its state."""
+"""Processes of this machine, from /proc: `Usage` tells cores and memory of a process, and `standing` its state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Usage:
         """Return the mean number of used cores since the last call, the resident bytes, and True if the process lives.
 
         Args:
-            now: time in seconds. The first call returns None for the cores.
+            now: time in seconds. The first call returns None as the number of cores.
         """
         try:
             fields = _fields(self._pid)

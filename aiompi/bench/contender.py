@@ -48,7 +48,7 @@ class Contender(NamedTuple):
 
     Attributes:
         name: name for messages and figures.
-        command: command that starts them; see `aiompi.bench.measure.turns` for what they read and write.
+        command: command that starts the processes; see `aiompi.bench.measure.turns` for their input and output.
     """
 
     name: str
@@ -265,7 +265,7 @@ class Conversation:
         """Ask the processes to end, so that they leave no files behind, and wait for them.
 
         Args:
-            grace: seconds after which they are killed.
+            grace: seconds after which processes that have not ended are killed.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -308,7 +308,8 @@ def conversations(*contenders: Contender, processes: int = 2) -> Iterator[tuple[
     """Return a context with conversations with several contenders, in their order.
 
     Args:
-        processes: processes per contender. Those of one contender run on different cores if there are enough cores.
+        processes: processes per contender. The processes of a contender run on different cores if there are enough
+            cores.
     """
     with contextlib.ExitStack() as stack:
         everyone = tuple(stack.enter_context(Conversation(contender)) for contender in contenders)

@@ -17,7 +17,7 @@ _MOST_CALLS: Final = 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a comparison. Calling it makes it take a turn and returns a sample.
+    """One side of a comparison. Calling the object runs one turn of the side and returns a sample.
 
     Attributes:
         conversation: conversation with the contender.
@@ -51,7 +51,8 @@ def callers(
         work: the work without the number of calls.
         conversations: conversation with each side.
         value: computes a sample from an answer.
-        calls: calls per turn. None: the number of calls that the slowest side can make in a turn, from a trial.
+        calls: calls per turn. If it is None, a trial shows how many calls the slowest side can make in a turn, and all
+            sides make this number.
     """
     if calls is None:
         trials = [slowest(conversation.ask({**work, "calls": 1})) for conversation in conversations]

@@ -76,7 +76,10 @@ def measure(collectives: Sequence[str], ranks: int, sizes: Sequence[int], repeat
 
 
 def contenders(collectives: Sequence[str], ranks: int) -> list[Contender]:
-    """Return as many jobs as a collective has algorithms. In the first job each collective uses its first algorithm."""
+    """Return one job for each algorithm: in job i, each collective uses its algorithm i.
+
+    The number of jobs is the largest number of algorithms of a collective.
+    """
     names = {collective: list(COLLECTIVES[collective].algorithms) for collective in collectives}
     jobs = []
     for number in range(max(map(len, names.values()))):

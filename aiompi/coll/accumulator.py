@@ -226,7 +226,10 @@ class Vector(Accumulator):
         self.absorb(lower)
 
     def started(self, room: Block) -> Vector:
-        """Return an accumulator of the partial result in `room`. Do not use it once its block is taken."""
+        """Return an accumulator of the partial result in `room`.
+
+        The caller must not use the accumulator once it has taken the accumulator's block.
+        """
         assert room.memory is not None
         return Vector(self._op, self._datatype, room.memory, None, own=True, pool=self._pool)
 
@@ -309,7 +312,7 @@ class Vector(Accumulator):
             self._value, self._own, self._vacant = place, True, False
 
     def _settled_place(self) -> memoryview:
-        """Choose and return the destination of the result. From now on it stays the same."""
+        """Return the destination of the result; the first call chooses the destination."""
         if self._place is None:
             self._place = self._value if self._own else self._pool.take(len(self._value))
             self._vacant = self._place is not self._value
@@ -420,7 +423,7 @@ class ObjectAccumulator(Accumulator):
         return self._codec.loads(self._incoming.data)
 
     async def part(self) -> None:
-        """Prepare `own`, if this takes long."""
+        """Prepare `own` in advance, if the preparation takes long."""
 
     def combine(self, contributions: Sequence[bytes]) -> None:
         values = [self._codec.loads(copied(message)) for message in contributions]

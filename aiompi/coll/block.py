@@ -48,7 +48,7 @@ class Block:
 
     @property
     def data(self) -> memoryview:
-        """The content in one piece; a copy if it has several."""
+        """The content in one piece; a copy if the content has several pieces."""
         if len(self.payload) == 1 and isinstance(self.payload[0], memoryview):
             return self.payload[0]
         return joined(self.payload, self.nbytes)
@@ -172,7 +172,7 @@ def mismatch(channel: Channel, source: int, came: int, expected: int) -> str:
 class Bundle:
     """Consecutive blocks in one message; sender and receiver know the length of each.
 
-    They are sent from their own memory. Received bytes are copied into the blocks, unless there is only one block.
+    Blocks are sent from their own memory. Received bytes are copied into the blocks, unless there is only one block.
 
     Args:
         blocks: the blocks; those to receive into have memory.

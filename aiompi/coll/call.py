@@ -115,8 +115,8 @@ class Stage:
     def contribution(self, own: Buffer | None, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
         """Return the block of this rank's contribution `own`, and the blocks of all ranks.
 
-        The block of the contribution is empty if `own` is None. It is one of the blocks of all ranks if `own` is one of
-        `places`.
+        The block of the contribution is empty if `own` is None. If `own` is one of `places`, this block is also one of
+        the blocks of all ranks.
         """
         block = Block() if own is None else self.outgoing(own)
         return block, [block if place is own else self.incoming(place) for place in places]
@@ -354,7 +354,7 @@ class Call:
             )
 
     def agree_on(self, lengths: Sequence[int]) -> None:
-        """Put a digest of the lengths of all blocks into the note, so that ranks with different lengths notice it."""
+        """Put a digest of the lengths of all blocks into the note, so that ranks notice if their lengths differ."""
         self._lengths = digest(lengths)
 
     def check_apart(self, sources: Sequence[Buffer], places: Sequence[Buffer]) -> None:
@@ -383,7 +383,7 @@ def _by_messages(name: str) -> Callable[..., Request[Any] | None] | None:
 
 
 class Prepared(Generic[P]):
-    """A collective. Calling it with a communicator and the arguments starts it.
+    """A collective. Calling the object with a communicator and the arguments starts the collective.
 
     Args:
         check: function with the name of the collective. It checks the arguments and returns a function that runs the

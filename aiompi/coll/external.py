@@ -35,7 +35,7 @@ class TypedBlock(Block):
         return block
 
     def copy_native(self, block: Block) -> None:
-        """Convert the items of a native block into this one."""
+        """Convert the items of a native block to external32 in this block."""
         external32.pack(self._form, block.data, 0, self.data)
 
     @property

@@ -67,8 +67,8 @@ class Collective(Generic[P]):
         algorithms: by name.
         over_clients: algorithms of IMPI 0.0, for buffers on communicators that span clients. The first algorithm that
             can serve a call is used. Empty for a collective that is not in IMPI 0.0.
-        between_groups: algorithm for intercommunicators. None if the collective is not defined there. Also None for
-            Allgather, which uses the algorithm of Alltoall there.
+        between_groups: algorithm for intercommunicators. None if the collective is not defined on intercommunicators,
+            and for Allgather, which uses the algorithm of Alltoall on them.
     """
 
     name: str

@@ -82,7 +82,7 @@ class Case(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One line of the tuning data; limits of None are no limits."""
+    """One line of the tuning data; a limit that is None does not apply."""
 
     algorithm: str
     max_ranks: int | None = None
@@ -183,7 +183,7 @@ def select(
 def _forced(
     comm: Communicator, collective: Collective[P], case: Case
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]] | None:
-    """Return the algorithm that the setting `coll` names; None if there is none, or it cannot serve the call."""
+    """Return the algorithm that the setting `coll` names; None if it names none, or one that cannot serve the call."""
     forced = comm.engine.settings.coll
     if not forced:
         return None
@@ -200,8 +200,8 @@ def select_over_clients(
     """Return the algorithm of IMPI 0.0 for a call on buffers, in which ranks of other implementations may take part.
 
     Args:
-        collective: one that IMPI 0.0 has.
-        algorithm: name that the call gives; it must be None.
+        collective: a collective that IMPI 0.0 has.
+        algorithm: algorithm that the call names; must be None, because calls over clients cannot choose.
 
     Raises:
         InvalidArgumentError: the call names an algorithm.

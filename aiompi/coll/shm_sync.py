@@ -1,9 +1,9 @@
 """Collectives through slots: how the members of a communicator begin to use slots, and the order of calls.
 
-Before the members use slots they must hand memory to each other. This takes some calls of collectives. In each of these
-calls the members try to share slots, and agree whether all have succeeded. All members count their calls in the same
-way, so all know the state. If some of `n` members are not connected yet, the next `n` calls use messages. These calls
-take about as long as connecting all members. So a program with few calls does not pay for connections between all
+Before the members use slots they must hand memory to each other. For this they use the first calls of collectives: in
+each of these calls they try to share slots, and agree whether all have succeeded. All members count their calls in the
+same way, so all know the state. If some of `n` members are not connected yet, the next `n` calls use messages. These
+calls take about as long as connecting all members. So a program with few calls does not pay for connections between all
 members.
 
 The members use slots in the order of their calls, which is the same for all members. Therefore a call uses slots at its
@@ -158,7 +158,7 @@ class ShmSync:
 
 
 class Backoff:
-    """A backoff: after an object was too long for a slot, some calls of a collective on objects use messages.
+    """A backoff: after an object was too long for a slot, the next calls of the collective on objects use messages.
 
     The first backoff has 1 call, the next one 3, then 7 and so on. All ranks see that an object is too long, so all
     have the same backoff.
@@ -170,7 +170,7 @@ class Backoff:
         self._calls = self._left = 0
 
     def lengthen(self) -> None:
-        """Begin a backoff that is longer than the last one."""
+        """Begin a backoff that is longer than the previous backoff."""
         self._calls = self._left = min(2 * self._calls + 1, _LONGEST_BACKOFF)
 
     def take(self) -> bool:
@@ -223,7 +223,7 @@ async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, 
 
     Returns:
         True if the messages were shown. False if the members do not have slots, or do not have them yet, or if a wanted
-        message is too long, or was so recently (see `Backoff`). All ranks return the same value.
+            message is too long or was too long in a recent call (see `Backoff`). All ranks return the same value.
 
     Raises:
         MPIError: as of `show`.
@@ -305,7 +305,10 @@ async def share_in_rounds(channel: Channel, begin: Callable[[SlotGroup], SlotExc
 def _exchange(
     channel: Channel, sync: ShmSync, act: Callable[[SlotGroup], Coroutine[Any, None, T]]
 ) -> Coroutine[Any, None, T | None]:
-    """Act at the turn of this call. The result is None on all ranks if the members do not have slots, or not yet."""
+    """Run `act` at the turn of this call.
+
+    The result is None on all ranks if the members do not have slots, or do not have them yet.
+    """
     slots, before = sync.slots, sync.latest
     if slots is not None and (before is None or before.done()):
         return act(slots)
@@ -431,5 +434,5 @@ def content(block: Block, room: int) -> bytes:
 
 
 def joined(blocks: Iterable[Block]) -> bytes:
-    """Return the contents of blocks, one behind the other."""
+    """Return the concatenated contents of blocks."""
     return b"".join([piece for block in blocks for piece in block.payload])

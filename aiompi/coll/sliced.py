@@ -1,7 +1,7 @@
 """Reductions of large objects in an event loop: objects are encoded and decoded in slices, between turns of the loop.
 
-The algorithms are the same as for other accumulators. The first send of a partial result encodes it, and the receive
-decodes it. Only the operation itself runs in one call.
+The algorithms do not differ from those for other accumulators. A partial result is encoded when it is first sent, and
+decoded when it is received. Only the operation itself runs in one call.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class LargeBlock(Block):
         self._encoding: Sliced[tuple[Payload, int]] | None = None
 
     async def encode(self) -> None:
-        """Make the message, unless it is made."""
+        """Make the message, unless it exists already."""
         if self._encoding is None:
             self._encoding = Sliced(self._engine, self._steps)
         if not self._encoding.done():
@@ -138,7 +138,7 @@ class LargeBlock(Block):
 
 
 class ArrivingBlock(Block):
-    """Room for the message of an object, which is decoded as soon as it has arrived."""
+    """Room for the message of an object; the message is decoded as soon as it has arrived."""
 
     __slots__ = ("accumulator",)
 

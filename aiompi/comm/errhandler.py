@@ -46,7 +46,7 @@ class Errhandler(Reference[_Handler]):
         """Make an error handler (MPI_Errhandler_create, section 7.2).
 
         Args:
-            function: is called with the communicator and the error code.
+            function: function of the communicator and the error code.
         """
         if not callable(function):
             raise TypeError(f"an error handler is a function of a communicator and a code, not {function!r}")

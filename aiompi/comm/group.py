@@ -20,7 +20,7 @@ class _Members:
 
     Args:
         ranks: numbers that the members have at this rank, in the order of the ranks in the group.
-        own: number of this process; negative if it does not matter.
+        own: number of this process; negative if the group need not know it.
         session: see `Group.session`.
     """
 
@@ -57,8 +57,8 @@ class Group(Reference[_Members]):
 
         Args:
             members: their numbers in the order of the ranks in the group.
-            own: number of this process; negative if it does not matter.
-            session: session of the group, None if it does not matter.
+            own: number of this process; negative if the group need not know it.
+            session: session of the group; None if the group needs none.
 
         Returns:
             The group.
@@ -89,7 +89,7 @@ class Group(Reference[_Members]):
 
     @property
     def own(self) -> int:
-        """Number of this process; negative if it does not matter."""
+        """Number of this process; negative if the group need not know it."""
         return self._valid.own
 
     @property

@@ -218,7 +218,7 @@ class _ReceiveRun(_Run[Status]):
     """One run of a partitioned receive: it takes the messages of the sender's partitions.
 
     Attributes:
-        missing: for each partition of the receiver, how many of the sender's partitions that overlap it have not
+        missing: for each partition of the receiver, the number of the sender's partitions that overlap it and have not
             arrived.
     """
 

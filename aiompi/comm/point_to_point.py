@@ -200,7 +200,7 @@ class PointToPoint(CommunicatorState):
         """Start receiving a message that a probe has extracted (MPI_Imrecv, MPI-3).
 
         Args:
-            message: is received once; None is the message from PROC_NULL.
+            message: the extracted message, which is received only once; None is the message from PROC_NULL.
             memory, decode, status: see `irecv`.
             keep: function that takes the message back when the receive is withdrawn.
         """

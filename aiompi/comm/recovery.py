@@ -68,7 +68,7 @@ def agree(comm: Communicator, flag: int) -> Request[int]:
     """Agree on a number (MPI_Comm_agree, ULFM). All living members call this, even on a revoked communicator.
 
     Args:
-        flag: of 64 bits with sign.
+        flag: signed integer of 64 bits.
 
     Returns:
         The request; its result is the bitwise AND of the flags. All members that get a result get the same result.

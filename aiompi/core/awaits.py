@@ -62,7 +62,7 @@ async def entered(awaitable: AwaitableCall[Any]) -> Any:
 
 
 async def left(awaitable: AwaitableCall[Any], *error: Any) -> Any:
-    """Leave the result of a call: its `__aexit__`, with the same arguments."""
+    """Call `__aexit__` of the result of a call, with the same arguments."""
     return await _of_manager(awaitable.operation.result(), "__aexit__")(*error)
 
 

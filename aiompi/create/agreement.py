@@ -28,8 +28,8 @@ class Agreement(ABC):
         comm: communicator from which the new one is made.
 
     Attributes:
-        alike: True if all processes have given `reach` the same number. It stays True in the protocol of IMPI, which
-            does not compare the numbers.
+        alike: True if all processes have given `reach` the same number. Always True in the protocol of IMPI, which does
+            not compare the numbers.
     """
 
     __slots__ = ("_comm", "alike")

@@ -21,9 +21,9 @@ def create(comm: Communicator, group: Group) -> Request[Communicator | None]:
     these parts (MPI-2).
 
     Args:
-        group: members of the new communicator, in the order of their ranks. All these members give the same group. Any
-            other process may give the same group, an empty group, or the group of another new communicator that has
-            this other process as a member. On an intercommunicator all processes of a side give the same group.
+        group: members of the new communicator, in the order of their ranks. All these members give the same group. A
+            process outside of the group may give this group, an empty group, or the group of the new communicator to
+            which it will belong. On an intercommunicator all processes of a side give the same group.
 
     Returns:
         The request; its result is None in a process outside the group. If a side of an intercommunicator gives an empty

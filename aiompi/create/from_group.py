@@ -29,7 +29,7 @@ def create_from_group(group: Group, stringtag: str) -> Request[Communicator]:
     """Make a communicator of a group; only its members call this (MPI_Comm_create_from_group, MPI-4).
 
     Args:
-        group: the same in all its members.
+        group: the group, which all its members give alike.
         stringtag: distinguishes calls with the same group that are in progress at once.
 
     Raises:
@@ -51,7 +51,7 @@ def create_from_groups(
     """Connect two groups; only their members call this (MPI_Intercomm_create_from_groups, MPI-4).
 
     Args:
-        group: local group, the same in all its members.
+        group: local group, which all its members give alike.
         leader: rank in `group` of the process that communicates with the remote leader.
         remote_group: remote group; only the leader uses it, others may give None.
         remote_leader: rank in `remote_group` of the remote leader; only the leader uses it.

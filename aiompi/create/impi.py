@@ -56,7 +56,7 @@ class ImpiTwoGroups(TwoGroups):
 
 
 class RemoteExchange:
-    """Exchange of two groups: ranks send to the remote rank 0, the ranks 0 exchange and answer all other remote ranks.
+    """Exchange of two groups: ranks send to the remote rank 0; the two ranks 0 exchange, and answer all remote ranks.
 
     Args:
         channel: channel to the remote group, with the tag of the constructor.
@@ -68,7 +68,7 @@ class RemoteExchange:
         self._channel = channel
 
     async def gather(self, own: Numbers) -> Numbers | None:
-        """Send numbers to the remote rank 0. Rank 0 returns the maxima of the received numbers and its own."""
+        """Send numbers to the remote rank 0. Rank 0 returns the maxima of the received numbers and its own numbers."""
         if self._channel.rank:
             await self._send(own, 0)
             return None

@@ -97,7 +97,7 @@ class _Bridge:
         return receive
 
     def close(self) -> None:
-        """Forget the other root, unless an introduction has made it known."""
+        """Forget the other root, unless it has been introduced to this process."""
         self.on_close()
         processes = self._engine.processes
         processes.release([self._number])
@@ -157,7 +157,7 @@ def close_port(engine: Engine, name: str) -> None:
     """Close a port (MPI_Close_port): no process can connect to it any more.
 
     Raises:
-        InvalidPortError: this process has not opened it.
+        InvalidPortError: this process has not opened the port.
     """
     processes = engine.processes
     namespace = processes.ports.pop(_checked(name), None)
@@ -271,9 +271,9 @@ def spawn(
     Args:
         comm: communicator; all its processes call this.
         programs: the programs to start; only the argument of the root counts.
-        root: rank of the process that starts them.
+        root: rank of the process that starts the programs.
         options: more options of the launcher.
-        start: starts them, by default as the environment of the engine does.
+        start: function that starts the programs; by default `start` of the engine's environment.
 
     Raises:
         SpawnError: awaiting the request: the processes cannot be started, or have ended before they joined their job.
@@ -388,7 +388,7 @@ def _parse(port: str) -> tuple[bytes, bytes, dict[str, object]]:
 def join(alone: Communicator, fd: int) -> Request[Communicator]:
     """Make an intercommunicator with the process at the other end of a socket (MPI_Comm_join).
 
-    Both processes exchange names of ports over the socket. It must carry no other data during the call.
+    Both processes exchange names of ports over the socket. The socket must carry no other data during the call.
 
     Args:
         alone: COMM_SELF.

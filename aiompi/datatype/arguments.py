@@ -72,7 +72,7 @@ def integers(values: object, name: str) -> Integers:
 
 
 def few_integers(values: object, name: str) -> tuple[int, ...]:
-    """Convert a sequence of integers, which is usually short, to a tuple, shape (n,).
+    """Convert a sequence of n integers, usually a short one, to a tuple of n integers.
 
     Raises:
         InvalidArgumentError, TypeError: see `integers`.
@@ -86,7 +86,7 @@ def few_integers(values: object, name: str) -> tuple[int, ...]:
 
 
 def few_counts(values: object, name: str) -> tuple[int, ...]:
-    """Convert a sequence of numbers of copies, which is usually short, to a tuple, shape (n,).
+    """Convert a sequence of n numbers of copies, usually a short one, to a tuple of n integers.
 
     Raises:
         InvalidCountError: a number is negative.

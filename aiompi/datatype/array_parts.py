@@ -85,7 +85,7 @@ class Cyclic(NamedTuple):
         block: elements of a full block.
         period: distance from block to block, in elements.
         full: number of full blocks.
-        rest: elements of a partial last block, otherwise 0.
+        rest: number of elements of a partial last block; 0 if there is none.
     """
 
     size: int

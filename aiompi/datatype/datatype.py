@@ -104,12 +104,12 @@ class Datatype(Constructors, Decoding, Lookup, Packing):
 
     @property
     def layout(self) -> Layout:
-        """Position of each byte of memory in a message of one item; computed by Commit, or at the first use."""
+        """For each byte of an item in memory, its position in a message; computed by Commit, or at the first use."""
         return self._map.layout
 
     @property
     def external(self) -> Layout:
-        """Position of each byte of memory in an external32 message of one item; computed at the first use."""
+        """For each byte of an item in memory, its position in an external32 message; computed at the first use."""
         return self._map.external
 
     def layout_of(self, count: int) -> Layout:

@@ -53,8 +53,8 @@ class Element:
         native: type of a part in memory.
         external: type of a part in external32.
         parts: indices of the parts: the fields of complex numbers, or the whole element.
-        encode: converts native parts to the values assigned to external ones.
-        decode: converts external parts to the values assigned to native ones.
+        encode: converts native parts to the values that are assigned to external parts.
+        decode: converts external parts to the values that are assigned to native parts.
 
     Attributes:
         dtypes: types of an element in memory and in external32.

@@ -41,7 +41,7 @@ class TypeState:
         map: type map of the datatype.
         name: name of the datatype; empty if it has none.
         committed: True if the datatype may be used in communication.
-        attributes: values that the program caches on the datatype (section 6.7.4 of MPI-3.1); None before the first.
+        attributes: values that the program caches on the datatype (section 6.7.4 of MPI-3.1); None until it caches one.
     """
 
     map: TypeMap = dataclasses.field(init=False)
@@ -95,7 +95,7 @@ class TypeHandle(Opaque, attribute.Caching):
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """Numpy type of one item, `extent` bytes long; None if there is none."""
+        """Numpy type of one item, `extent` bytes long; None if numpy has no such type."""
         return self._map.dtype if self._dtype is None else self._dtype
 
     @dtype.setter

@@ -77,7 +77,7 @@ class Signature:
         return self._known
 
     def repeat(self, count: int, stride: int = 0) -> Signature:
-        """Return the sequence `count` times. The stride has no effect; other forms of a type map need it."""
+        """Return the sequence repeated `count` times. `stride`, which other forms of a type map need, has no effect."""
         if count == 0 or not self.count:
             return EMPTY
         if len(self._parts) == 1:
@@ -146,7 +146,7 @@ class Signature:
         return sum(part._external_size() * n for part, n in self._parts)
 
     def nbytes(self, elements: int) -> int:
-        """Return the length of a message of `elements` basic elements, the inverse of `elements()`.
+        """Inverse of `elements()`: return the length of a message of `elements` basic elements.
 
         Raises:
             ValueError: the type has no elements.

@@ -1,8 +1,8 @@
 """Type maps: the sequence of basic types at displacements that a datatype describes (section 3.12).
 
-A type map is immutable. It stores the call that made it, from which everything else follows. A constructor defines its
-result once, as a composition of four steps: repeat, place, shift and concat. The composition is applied to each form of
-the map: its bounds, its signature, its layout in memory and its layout in external32.
+A type map is immutable. It stores the call of the constructor that made it; everything else follows from this call. A
+constructor defines its result once, as a composition of four steps: repeat, place, shift and concat. The composition is
+applied to each form of the map: its bounds, its signature, its layout in memory and its layout in external32.
 """
 
 from __future__ import annotations
@@ -60,16 +60,17 @@ class TypeMap:
     """A sequence of basic types at displacements.
 
     Attributes:
-        combiner: the call that made it, one of the COMBINER_ constants.
+        combiner: the constructor that made the type map, one of the COMBINER_ constants.
         arguments: arguments of the call by name: integers, and tuples or arrays of integers.
         types: the types that were passed to the call, in order.
         bounds: bounds and alignment.
         lb: lower bound, bytes.
         extent: bytes from the lower to the upper bound.
         signature: basic types in order.
-        constant: the predefined datatype to which it belongs, or None.
-        small: True if few numbers describe it, its components included.
-        items, external_items: its items in both representations; None until they are needed.
+        constant: the predefined datatype that has this type map, or None.
+        small: True if few numbers describe the type map, its components included.
+        items, external_items: the `Items` of the type in native and in external32 representation; None until they are
+            needed.
     """
 
     __slots__ = (
@@ -134,7 +135,7 @@ class TypeMap:
 
         Args:
             markers: lower and upper bound, instead of the bounds that follow from the components.
-            components: type maps from which it is composed; `types` by default.
+            components: type maps from which the result is composed; `types` by default.
         """
         call = (combiner, *types, *arguments.values())
         try:
@@ -187,7 +188,7 @@ class TypeMap:
 
     @property
     def layout(self) -> Layout:
-        """Position in a message of each byte of memory; computed at the first use."""
+        """For each byte of memory, its position in a message; computed at the first use."""
         if self._layout is None:
             self._complete("_layout")
         assert self._layout is not None
@@ -195,7 +196,7 @@ class TypeMap:
 
     @property
     def external(self) -> Layout:
-        """Position in external32 of each byte of memory (section 4.3 of MPI-3.1); computed at the first use."""
+        """For each byte of memory, its position in external32 (section 4.3 of MPI-3.1); computed at the first use."""
         if self._external is None:
             self._complete("_external")
         assert self._external is not None
@@ -237,7 +238,7 @@ def recalled(combiner: int, types: Iterable[TypeMap], *arguments: object) -> Typ
     """Return the type map of an earlier call with equal arguments, or None. Such arguments need no second check.
 
     Args:
-        combiner: the call, one of the COMBINER_ constants.
+        combiner: the constructor, one of the COMBINER_ constants.
         types: type maps of the types that were passed to the call.
         arguments: the other arguments as they were passed, in the order of `TypeMap.arguments`.
     """

@@ -75,7 +75,7 @@ class AsyncioDriver(DriverBase):
 
     @property
     def runs_here(self) -> bool:
-        """True if the loop of this driver is the one that runs in the calling thread."""
+        """True if the loop of this driver runs in the calling thread."""
         return get_ident() == self.owner and self.loop_runs()
 
     @property
@@ -285,7 +285,7 @@ class LoopTimer:
 
     Args:
         due: time of the call.
-        callback: is called.
+        callback: function to call.
         waiting: the driver's set of timers that have neither made their call nor been cancelled.
         loop: makes the call, unless the loop is closed before.
     """

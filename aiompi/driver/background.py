@@ -24,7 +24,7 @@ class Background:
 
     Args:
         fd: descriptor that is readable when progress can be made.
-        lock: held during `foreground_leads` and `progress`. Callers of the methods hold it, unless a method says
+        lock: held during `foreground_leads` and `progress`. Callers of the methods hold the lock, unless a method says
             otherwise.
         foreground_leads: returns True if a thread of the program makes progress.
         progress: makes progress; returns the seconds until it must be called again, or None if only `fd` can require a
@@ -32,7 +32,7 @@ class Background:
         failed: called in the thread with the exception that has ended it.
 
     Attributes:
-        thread: identifier of the thread, NO_THREAD while it does not run.
+        thread: identifier of the thread; NO_THREAD while the thread does not run.
     """
 
     def __init__(

@@ -157,7 +157,7 @@ class BlockingDriver(WatchingDriver):
             self._asleep, self.owner, self.single = False, self._owner, False
 
     def _look(self) -> bool:
-        """Look for a message if nothing else is due. Return True if there was one."""
+        """Poll for a message if nothing else is due; return True if a message has come."""
         if not self._pollers or self._due.soon or self._due.timers or time.monotonic() >= self._descriptors_due:
             return False
         return look(self._pollers, ONCE, 0.0 if self._spin.yields_core else ROUND, single=True)
@@ -230,8 +230,8 @@ class BlockingDriver(WatchingDriver):
     def _end_interrupted_sleep(self) -> None:
         """End the sleep that a signal handler interrupts, because the handler may complete the awaited request.
 
-        A handler's calls run this before they start. A call that waits runs this again afterwards, because the wait
-        consumes the alarm event.
+        Each call that a handler makes runs this method before it starts. A call that waits runs this method again after
+        the wait, because the wait consumes the alarm event.
         """
         if self._asleep:
             self._descriptors.epoll.end_sleep()

@@ -71,7 +71,7 @@ class Descriptors:
         return bool(events)
 
     def ring(self) -> None:
-        """End the sleep, or else the next one, as a signal does."""
+        """End the present sleep or, if no thread sleeps, the next sleep, as a signal does."""
         self._signals.ring()
 
     def report_doorbells_again(self) -> None:
@@ -129,7 +129,7 @@ class WatchingDriver(DriverBase):
     """The part of a blocking driver that watches descriptors and signals.
 
     Attributes:
-        on_signal: callback for signals. The main thread calls it during a wait; it may raise an exception.
+        on_signal: callback for signals, which may raise an exception. The main thread calls it during a wait.
     """
 
     _descriptors: Descriptors

@@ -112,7 +112,7 @@ class SharedEpoll(Epoll):
                 self.wake()
 
     def wake(self) -> None:
-        """Wake the sleeping thread, so that it checks what there is to do."""
+        """Wake the sleeping thread, so that it looks for work."""
         if self._asleep and not self._woken:
             self._woken = True
             os.eventfd_write(self._doorbell, 1)

@@ -58,7 +58,7 @@ class AttachedBuffer:
         return self._memory[start:at], start
 
     def _take(self, nbytes: int) -> int:
-        """Take room for a copy. If there is none, first find out which messages have left."""
+        """Take room for a copy. If there is no room, first find out which messages have left."""
         start = self._find(nbytes)
         if start is None:
             self._look()
@@ -111,10 +111,10 @@ class AttachedBuffer:
 
 
 class Attachment:
-    """Holds an attached buffer, or none. The process has one `Attachment`, and each communicator has one (MPI-4.1).
+    """Holds the buffer that is attached to the process, a session or a communicator (MPI-4.1), if one is attached.
 
     Attributes:
-        buffer: the attached buffer, None if there is none.
+        buffer: the attached buffer; None if no buffer is attached.
     """
 
     __slots__ = ("_engine", "buffer")

@@ -24,11 +24,13 @@ class Endpoint(PeerBase, ABC):
 
     Attributes:
         rank: number of the process (see `aiompi.engine.processes`): its rank in the world, if it belongs to the world.
-        link: path for the frames to it, made for the first frame.
-        error: why no communication with it is possible any more.
-        finalize_error: set when the peer has finalized. It then sends no new message and posts no receive.
+        link: link for frames to the process, made when the first frame is sent.
+        error: why no communication with the process is possible any more; None while it is possible.
+        finalize_error: error of operations with a process that has finalized, which sends no new message and posts no
+            receive; None before.
         landings: payloads that are arriving.
-        orphans: owners of memory that a broken link has not sent. They fail once it is known how the peer has ended.
+        orphans: owners of memory that a broken link has not sent. They fail once this rank knows how the process has
+            ended.
     """
 
     __slots__ = ()

@@ -68,7 +68,7 @@ class Engine(Receiving):
         parted: True if this rank has told its peers in other jobs that it is closing.
         unawaited: sends for which no call waits: buffered sends, and sends whose request was freed. This rank does not
             end before they are complete.
-        held_sends: sends whose messages are still being encoded, and those behind them.
+        held_sends: sends whose messages are still being encoded, and the sends that wait behind them.
         completed_send: one completed request that many sends return: sends whose message has already left, and sends to
             PROC_NULL.
         attachment: the buffer of the process for buffered sends.
@@ -181,7 +181,7 @@ class Engine(Receiving):
         return self.shm_domains[rank] if rank < FIRST_MET else self.environment.home(self.processes.cards[rank])
 
     def share_memory(self, ranks: Iterable[int]) -> bool:
-        """Return True if all these processes read each other's memory. Each of them gets the same answer."""
+        """Return True if all these processes read each other's memory. All of them get the same result."""
         domains = {self.shm_domain(rank) for rank in ranks}
         return len(domains) == 1 and None not in domains
 

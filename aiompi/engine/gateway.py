@@ -55,10 +55,10 @@ class Gateway:
         """Take a packet for this rank.
 
         Args:
-            whole: its header and its data.
+            whole: header and data of the packet.
 
         Raises:
-            RemoteProtocolError: its sender, its receiver or its content is wrong (section 3.2).
+            RemoteProtocolError: sender, receiver or content of the packet is wrong (section 3.2).
         """
         if packet.pk_type == PacketType.FINI:
             return  # it comes from a host, and the host of this rank answers it

@@ -1,8 +1,8 @@
 """The protocol between this rank and a rank of another IMPI client (IMPI 0.0, section 3.7).
 
-`aiompi.impi.channel` knows the packets and their order. This module connects them with requests and queues. Short
-messages and the first packets of long ones arrive unasked, and wait in the queue of unexpected messages. IMPI limits
-them only by hiwater, the number of packets that may be sent and not yet read.
+`aiompi.impi.channel` knows the packets and their order. This module connects the packets with requests and queues.
+Short messages and the first packets of long ones arrive unasked, and wait in the queue of unexpected messages. IMPI
+limits these packets only by hiwater, the number of packets that may be sent and not yet read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ImpiSend(Send):
     """A message that is being sent to another client.
 
     Attributes:
-        outgoing: its packets, which refer to this request; None once it is complete.
+        outgoing: packets of the message, which refer to this request; None once the send is complete.
     """
 
     __slots__ = ("outgoing",)
@@ -57,7 +57,7 @@ class ImpiMessage(Message):
     """An unexpected message of another client, or one whose receive was withdrawn.
 
     Attributes:
-        incoming: its packets; None once it has been matched.
+        incoming: packets of the message; None once the message has been matched.
         beginning: data of the first packet of a long message that has not been matched.
     """
 
@@ -94,7 +94,7 @@ class ImpiPeer(Endpoint):
     Args:
         gateway: the gateway of this rank.
         rank: rank in the world.
-        own, other: the two processes as packets name them.
+        own, other: this process and the other process, as packets name them.
         external: True if user data is sent in external32; otherwise it is sent in the form of this machine.
 
     Attributes:
@@ -117,7 +117,7 @@ class ImpiPeer(Endpoint):
         """Start a message; see `Endpoint.send`.
 
         Args:
-            payload: in the form in which it is sent.
+            payload: the payload, already in the representation in which it is sent.
             mode: a ready send waits for its receive as a standard send does, because IMPI has no ready mode.
             note: not sent to other clients.
         """

@@ -23,7 +23,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
     """Posted receives, unexpected messages and waiting probes of one context.
 
     Attributes:
-        context: its id.
+        context: id of the context.
         opener: the peer whose message opened the context before this rank had made the communicator.
         acknowledged: ranks of the world whose failure does not end receives from any source.
     """
@@ -93,7 +93,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         return message in self.early.get((message.source, message.tag), ())
 
     def take_tagged(self, source: int, tag: int) -> Receive | None:
-        """Do the same as `take_posted` for an early message. Receives of any tag do not match it."""
+        """Take the first posted receive that matches an early message; receives of any tag do not match it."""
         posted = filter(None, (self.first_posted(source, tag), self.first_posted(ANY_SOURCE, tag)))
         receive = min(posted, key=lambda receive: receive.order, default=None)
         if receive is not None:

@@ -22,7 +22,7 @@ class Obituaries:
     """The reports of failures in jobs that ranks of this job have spawned.
 
     Args:
-        environment: is told of each new report, and passes it on.
+        environment: environment of the engine, which passes on each new report.
 
     Attributes:
         starters: by the id of a spawned job, the process that spawned it, for the jobs that this rank has met. Only

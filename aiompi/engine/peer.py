@@ -166,7 +166,7 @@ class Peer(SendingPeer):
         return f"rank {self.rank} sent a message as source {source} of context {matcher.context}, which it is not"
 
     def refuse(self, message: Message) -> None:
-        """Drop a message that came with the source of another rank, and break the connection."""
+        """Drop a message that names another rank than its sender as its source, and break the connection."""
         message.extract()
         if message.landing is not None:
             message.landing.drop()

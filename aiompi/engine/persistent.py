@@ -61,7 +61,7 @@ class PersistentRequest(Request[T_co]):
         """Start several requests, in their order (MPI_Startall, section 3.9).
 
         Raises:
-            InvalidRequestError: one of them is active; those before it have been started.
+            InvalidRequestError: a request is active; the requests before it in the list have been started.
         """
         for request in requests:
             request.start()

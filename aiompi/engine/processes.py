@@ -153,7 +153,7 @@ class Processes:
     # Connections.
 
     def namespace_of(self, number: int) -> tuple[Namespace, int]:
-        """Return the namespace in which a process is addressed, and its index there."""
+        """Return the namespace in which a process is addressed, and the index of the process in this namespace."""
         addresses = self._addresses.get(number)
         return addresses[-1] if addresses else (self.namespaces[self.job], self.name(number).process)
 

@@ -89,7 +89,7 @@ class Receiving(Progress):
         """Return the message that a receive would get now (MPI_Iprobe, section 3.8), None if there is none.
 
         Raises:
-            ProcessFailedError: there is none, and none can come.
+            ProcessFailedError: there is no such message, and none can come.
         """
         if self._dropped:
             self.finalizers.run()

@@ -50,9 +50,9 @@ class Schedule(ChainedRequest[T_co]):
     written once for both faces.
 
     Attributes:
-        owner: the object for which it runs.
+        owner: the object for which the coroutine runs.
         call: name of the call that the schedule serves, for `repr`; empty if it serves none.
-        awaited: the request that its coroutine waits for.
+        awaited: the request that the coroutine waits for.
     """
 
     __slots__ = ("_coroutine", "_place", "_wait_place", "awaited", "call", "owner")

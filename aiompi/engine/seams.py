@@ -144,7 +144,8 @@ class Driver(Protocol):
         """Call `deadlocked` before each wait. It returns True if all other ranks have ended.
 
         Args:
-            deadlocked: None while something other than a rank, such as the agent, can end the waits of this rank.
+            deadlocked: the function; None as long as an object that is no rank, such as the agent, can end the waits of
+                this rank.
         """
 
     def spin(self, seconds: float, *, yields_core: bool = False) -> None:
@@ -161,7 +162,7 @@ class Driver(Protocol):
         If the result is False, the caller must let the poller rest now.
 
         Args:
-            first: True to poll it before all others.
+            first: True to poll this poller before all others.
         """
 
     @property
@@ -194,8 +195,8 @@ class Driver(Protocol):
 
         Args:
             fd: the eventfd.
-            deliver: delivers an arrived message. It is called before `callback` if waiting code then continues sooner.
-                It returns True if `callback` may wait for the next turn.
+            deliver: delivers an arrived message, and returns True if `callback` may wait for the next turn. It is
+                called before `callback` if waiting code then continues sooner.
             callback: does all pending work.
         """
 
@@ -236,7 +237,7 @@ class WritingAhead(Protocol):
     """Memory from which packets to other clients are sent. Data can be written there before the packet may leave."""
 
     def write(self, data: Payload) -> Payload | None:
-        """Write the data of a packet there.
+        """Write the data of a packet into the memory.
 
         Returns:
             The written data, for `Link.send` or `erase`; None if there is no room.
@@ -294,5 +295,5 @@ class Link(Protocol):
         """Copy the unsent part of the owner's memory, so that the owner may use its memory again.
 
         Args:
-            lent: True if the peer may have been told to copy the payload from there.
+            lent: True if the peer may have been told to copy the payload from this memory.
         """

@@ -25,7 +25,7 @@ _PER_TURN: Final = 4 * 2**20
 
 
 class CopyQueue:
-    """The copies in progress of a rank, and other long work. One part of one of them is done per turn."""
+    """The copies in progress of a rank, and other long work, of which one part is done per turn."""
 
     __slots__ = ("_driver", "_parts", "_scheduled")
 

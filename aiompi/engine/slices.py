@@ -77,7 +77,7 @@ class HeldSend(Send):
     """A send that begins when its own message and all messages before it have been encoded.
 
     Attributes:
-        encoding: makes its message; None once the message exists.
+        encoding: computation that makes the message; None once the message exists.
     """
 
     __slots__ = ("_arguments", "_queue", "_send", "encoding")

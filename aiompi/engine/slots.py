@@ -24,7 +24,10 @@ FIRST_COMMUNICATORS: Final = 32
 
 
 def ordinal(context: int) -> int:
-    """Return the number of a communicator in its job. All members know its context ids, of which it has two."""
+    """Return the number of a communicator in its job.
+
+    All members derive it from the context ids of the communicator, which has two of them.
+    """
     return context // 2
 
 
@@ -47,6 +50,6 @@ class SlotProvider(Protocol):
 
         Args:
             context: id of the communicator.
-            rank: rank of this process in it.
+            rank: rank of this process in the communicator.
             peers: all members but this rank.
         """

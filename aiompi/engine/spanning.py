@@ -26,10 +26,10 @@ class Typed(Scattered, Protocol):
     """Memory of a known datatype.
 
     Attributes:
-        contiguous: True if it has no gaps.
-        view: its bytes, if it is contiguous.
+        contiguous: True if the memory has no gaps.
+        view: bytes of the memory, if it is contiguous.
         lies_external: True if the bytes in memory equal the bytes of the message in external32.
-        external_nbytes: length in external32 of a message that fills it.
+        external_nbytes: length in external32 of a message that fills the memory.
     """
 
     @property

@@ -4,8 +4,8 @@ A sender has at most MAX_ANNOUNCED unanswered announcements (see `peer`). It wit
 so. From then on, a receive or a probe that matches no announced message asks for a withheld message: the first message
 of its context with its tag, or with any tag if it has ANY_TAG. The sender answers at once, or when it sends such a
 message. Only one question per context and tag is open at a time, so the receiver keeps no more messages than it has
-asked for. Each answered announcement lets the sender announce the next withheld message unasked. So every receive meets
-its message, however many others were sent before.
+asked for. Each answered announcement lets the sender announce the next withheld message unasked. So every receive gets
+its message, however many other messages were sent before.
 
 Order. A message is *early* if it is announced before another message of its context that was sent earlier. Receives of
 the tag of an early message match this message, because it is the first with that tag. Receives of any tag do not match
@@ -101,7 +101,7 @@ class Withheld:
         self._answer(question)
 
     def release(self) -> None:
-        """Announce the first message, or say that it is in turn."""
+        """Announce the first withheld message; if it was announced early, tell the receiver that its turn has come."""
         srqid, held = self._held.popitem(last=False)
         if held.state == _SILENT:
             self._peer.announce(held.request, *held.envelope)

@@ -69,7 +69,7 @@ def _hosts(names: str, count: int) -> tuple[tuple[str, int], ...]:
 def reporting(
     request: Request[Any], errcodes: list[Any] | None, programs: Sequence[Program] | None = None
 ) -> Request[Any]:
-    """Make a request that starts processes store one error code for each process in the list `errcodes`, if given.
+    """Let a request that starts processes fill the list `errcodes`, if given, with one error code for each process.
 
     Args:
         programs: the programs of `Spawn_multiple`; each gets a list of its own in `errcodes`.

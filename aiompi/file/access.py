@@ -300,7 +300,10 @@ class Access:
         return self.comm.start(steps, name)
 
     def move(self, view: View, start: int, buffer: Buffer, stop: Stop, writing: bool) -> int:
-        """Write or read the items of a buffer, in a thread of the disk. Return the number of bytes moved."""
+        """Write or read the items of a buffer; return the number of bytes moved.
+
+        It is called through `Disk.run`, because it may wait for the disk.
+        """
         nbytes = view.nbytes(buffer)
         if self.atomic and nbytes:
             with self._guarded(view, start, nbytes, writing):

@@ -115,7 +115,7 @@ class CallRecord:
         return f"of {self._origins[0]._place}{more}, in {self._call.name}"
 
     def _count(self) -> int:
-        """Return the number of the collective that the call has started, from 1 on its communicator; 0 for none."""
+        """Return which collective of its communicator the call has started, counted from 1; 0 if none."""
         if self._comm is None or self._comm.collectives == self._before:
             return 0
         return self._before + 1

@@ -184,7 +184,7 @@ class FailureDetector:
             peer.mark_closed()
 
     def _bury(self, peer: Endpoint, cause: str, looks: int = _LOOKS) -> None:
-        """Handle a rank that has failed: close its links once all its data has arrived, or after some checks.
+        """Handle a rank that has failed: close its links when all its data has arrived, or after `looks` checks for it.
 
         The last data of a process of another job may say that the process has left.
         """

@@ -72,7 +72,7 @@ def _exceeds(items: Collection[Any], limit: int = STEP_ITEMS) -> bool:
 
 @lru_cache(256)
 def _items_of(kind: Any) -> Callable[[Any], Collection[Any]] | None:
-    """Return a function that returns the items or attributes of an object of type `kind`; None if there are none."""
+    """Return a function that lists an object's items or attributes; return None if objects of type `kind` have none."""
     if issubclass(kind, dict):
         return cast("Callable[[Any], Collection[Any]]", kind.values)
     if issubclass(kind, (list, tuple, set, frozenset, deque)):

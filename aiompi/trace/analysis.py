@@ -245,7 +245,7 @@ def _disks_of(meeting: list[Operation], disks: dict[tuple[int, Place], list[Oper
 
 
 def _at_disks(waiting: Waiting, disks: list[Operation]) -> Iterator[Waiting]:
-    """Split a transfer into waits for a disk, the one that is busy longest, and times in which no disk is busy."""
+    """Split a transfer into waits for a disk (of several, the one busy longest) and times in which no disk is busy."""
     op, time, end = waiting.operation, waiting.begin, waiting.begin + waiting.seconds
     while time < end:
         busy = [disk for disk in disks if disk.begin <= time < (disk.end or 0.0)]

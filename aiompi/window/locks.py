@@ -1,10 +1,10 @@
 """The lock of one rank's window memory: words that all ranks of the host share. `passive` implements the waiting.
 
 The first word is the state of the lock: 0 if the lock is free, the number of holders if it is shared, or `_EXCLUSIVE`
-with the rank of the exclusive holder. Two bytes for each rank follow. A rank that finds the lock taken sets its first
-byte, tries once more to take the lock, and then waits. The rank that releases the lock clears all first bytes, and
-sends messages to wake the waiting ranks. All accesses are sequentially consistent: either the waiting rank sees the
-release, or the releasing rank sees the byte of the waiting rank.
+with the rank of the exclusive holder. Two bytes for each rank follow. A rank that finds the lock taken sets the first
+of its own two bytes, tries once more to take the lock, and then waits. The rank that releases the lock clears all first
+bytes, and sends messages to wake the waiting ranks. All accesses are sequentially consistent: either the waiting rank
+sees the release, or the releasing rank sees the byte of the waiting rank.
 
 The second byte of a rank is 1 while the rank holds the lock in shared mode, or tries to take it in shared mode. When a
 holder fails, others find it by this byte.

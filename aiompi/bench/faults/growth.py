@@ -98,7 +98,7 @@ def churn(count: int, transport: str) -> None:
 
 
 def _settled(processes: dict[str, int], before: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Return the `_size` of each process, once it has no more descriptors than `before`, or after a timeout."""
+    """Return the `_size` of each process once none has more descriptors than in `before`, or after a timeout."""
     begin = time.monotonic()
     while True:
         sizes = {name: _size(pid) for name, pid in processes.items()}

@@ -84,7 +84,7 @@ class Trial:
 
     Args:
         plan: what to do.
-        directory: an empty one, for all its files.
+        directory: an empty directory, for all files of the job.
 
     Attributes:
         LONG: largest number of injections.

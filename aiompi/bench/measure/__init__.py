@@ -1,4 +1,6 @@
-"""Programs that run inside the contenders. Each has a module with one function per work; all use the same method.
+"""Programs that run inside the contenders: a module for each contender, with one function per work.
+
+All works use the same method.
 
 Latencies and bandwidths follow the OSU micro-benchmarks. Latency makes `iterations` round trips between two readings of
 the clock. Bandwidth sends a window of messages and waits for one short answer. All messages are sent from one buffer,

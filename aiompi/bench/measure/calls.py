@@ -26,7 +26,7 @@ def collective(comm: Any, name: str, nbytes: int, calls: int) -> list[float]:
 
     Args:
         name: in the registry of collectives.
-        nbytes: of one rank's block, or of the vector.
+        nbytes: length of one rank's block, or of the vector.
         calls: to be timed.
     """
     return apart(comm, CALLS[name](comm, nbytes), calls)
@@ -37,7 +37,7 @@ def collective_objects(comm: Any, name: str, payload: str, calls: int, nbytes: i
 
     Args:
         name: of the method.
-        payload: of every rank, see `payloads.make`; reductions take an array instead.
+        payload: kind of every rank's object, see `payloads.make`; reductions take an array instead.
         nbytes: of the array.
     """
     return apart(comm, object_call(comm, name, payload, nbytes), calls)
@@ -74,7 +74,7 @@ def apart(comm: Any, call: Callable[[], object], calls: int) -> list[float]:
 
 
 def _moved(name: str, sent: bool, received: bool) -> Binding:
-    """Return a `Binding`. `sent` and `received` are True if that buffer has one block per rank, not just one block."""
+    """Return a `Binding`. `sent` and `received`: True if the send or receive buffer has one block per rank, not one."""
 
     def bind(comm: Any, nbytes: int) -> Callable[[], object]:
         method = getattr(comm, name)

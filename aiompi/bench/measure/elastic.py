@@ -151,7 +151,7 @@ class Tasks:
     Args:
         seed: of the tasks.
         size: number of workers.
-        seconds: for which to go on once all workers are there.
+        seconds: time for which the tasks go on once all workers are there.
     """
 
     def __init__(self, seed: int, size: int, seconds: float) -> None:

@@ -25,7 +25,7 @@ def main(module: str, *inherited: str) -> None:
 
     Args:
         module: full name of a module with works.
-        inherited: of the follower, the descriptors of its data and its control socket.
+        inherited: the descriptors of the data socket and the control socket in the follower; nothing in the leader.
     """
     works: Works = {"bind": _bind, **importlib.import_module(module).WORKS}
     if inherited:

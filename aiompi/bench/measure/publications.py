@@ -32,7 +32,7 @@ async def publications(world: World, iterations: int, blocks: int) -> list[float
 
 
 async def answered_publications(world: World, iterations: int, blocks: int) -> list[float]:
-    """Seconds per publication and its answer, which is another publication."""
+    """Seconds per publication and the publication that answers it."""
     to, back = TOPICS if world.rank == 0 else TOPICS[::-1]
     texts = world.subscribe(back)
 

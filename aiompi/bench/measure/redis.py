@@ -32,9 +32,9 @@ class Redises:
     """A client of one of two processes, and its subscription.
 
     Args:
-        client: of the server that both have.
+        client: client of the server that both processes use.
         subscription: of this process.
-        sock: that both processes share.
+        sock: the socket between the two processes.
     """
 
     def __init__(self, client: Redis, subscription: PubSub, sock: socket.socket) -> None:

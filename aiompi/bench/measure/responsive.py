@@ -90,7 +90,7 @@ async def responsiveness(
     Args:
         outstanding: number of outstanding receives.
         nbytes: bytes of each message of the stream. 0: there is no stream, and both ranks only wait.
-        seconds: for which the stream lasts.
+        seconds: duration of the stream.
         window: messages of the stream that are outstanding at once.
     """
     waiting = payloads.touched(8 * outstanding).reshape(-1, 8)

@@ -220,8 +220,8 @@ class Storm:
         comm: of all ranks.
         runtime: of this rank.
         seed: of the steps.
-        seconds: after which the ranks agree to end.
-        operations: each step performs one of them.
+        seconds: time after which the ranks agree to end.
+        operations: the operations, of which each step performs one.
     """
 
     def __init__(self, comm: Any, runtime: Runtime, seed: int, seconds: float, operations: Operations) -> None:
@@ -362,7 +362,7 @@ def main(
 
     Args:
         seed: of the steps.
-        seconds: for which to go on.
+        seconds: time for which the rank goes on.
         face: "blocking" or "native".
         address: of the job to join; empty if a launcher has started this process.
         cuts: (first rank, second rank, reset): at SIGUSR2 the first rank cuts its link to the second one, by a reset if

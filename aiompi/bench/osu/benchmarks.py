@@ -30,7 +30,7 @@ class Benchmark(NamedTuple):
         work: name of the work and its fixed arguments.
         unit: unit of samples; less is better for MICROSECONDS, more for RATE.
         value: computes the samples.
-        ranks: number of ranks, None if it is free.
+        ranks: number of ranks that the benchmark needs; None if it runs with any number.
         sized: True if messages have a size.
         counted: True if the rate of messages is reported in addition to the rate of bytes.
     """

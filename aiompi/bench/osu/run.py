@@ -36,7 +36,7 @@ class Plan:
         benchmarks: benchmarks to run.
         peers: peers by name; the others are compared with the first.
         sizes: sizes of messages in bytes.
-        ranks: number of ranks of benchmarks that do not fix it.
+        ranks: number of ranks for the benchmarks that run with any number.
         repeat: turns of each peer.
         quick: True for turns as short as possible, whose samples mean little.
     """

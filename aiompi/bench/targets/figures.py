@@ -122,10 +122,10 @@ class Family(NamedTuple):
     """Figures that belong together.
 
     Attributes:
-        title: title of their table.
-        figures: measures them one by one.
-        beside: what they are compared with.
-        note: lines that explain them.
+        title: title of the table of the figures.
+        figures: generator that measures the figures one by one.
+        beside: name of the side with which aiompi is compared, as the head of its column.
+        note: lines that explain the figures.
     """
 
     title: str
@@ -152,7 +152,7 @@ def head(title: str, beside: str) -> str:
 
     Args:
         title: title of the figures.
-        beside: what aiompi is compared with.
+        beside: name of the side with which aiompi is compared.
     """
     return _LINE.format(title, "unit", "ours", "min..max", beside, "min..max", "ratio", "target", "").rstrip()
 

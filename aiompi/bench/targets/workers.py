@@ -64,7 +64,7 @@ def _rate_of_pipelines(answer: Answer) -> float:
 def _beside(
     name: str, unit: str, installed: Iterable[str], samples: Sequence[Sequence[float]], goal: Goal
 ) -> Iterator[Figure]:
-    """Return a figure of each form; the last samples are those of Redis."""
+    """Yield a figure for each form of the core. The last item of `samples` has the samples of Redis."""
     *everyones, floor = samples
     for form, ours in zip(installed, everyones, strict=True):
         yield Figure(f"{name}, {form}", unit, ours, floor, goal)

@@ -14,7 +14,7 @@ NOTHING: Final = Block(memoryview(bytearray()))
 
 
 async def dissemination(channel: Channel) -> None:
-    """Send to the rank at distance 1, 2, 4, ... to say that the sender and all ranks that it knows of have entered.
+    """Tell the rank at distance 1, 2, 4, ... that this rank, and all ranks that it has heard of, have entered.
 
     Steps: ceil(log2 n). Per rank: ceil(log2 n) messages, no bytes. Any number of ranks: in the last step a rank may
     hear of ranks that it already knows to have entered.

@@ -109,7 +109,7 @@ class Span:
 
     Args:
         channel: of the collective.
-        tag: of its messages between clients.
+        tag: tag of the collective's messages between clients.
 
     Attributes:
         channel: to all ranks, with this tag.

@@ -58,8 +58,8 @@ async def barrier(channel: Channel) -> None:
 
     Between clients, for M masters: 2 * (M - 1) messages without bytes. If there are at most `maxlinear` masters, all
     report to rank 0, which then answers in the order of their numbers. Otherwise reports go up the tree of highest bits
-    over master numbers, from the child with the largest bit first. The answers go down this tree, to the child with the
-    smallest bit first.
+    (see `clients`), whose nodes are the numbers of the masters: each master first awaits the child that has the largest
+    bit. The answers go down this tree, to the child with the smallest bit first.
 
     Six clients of two ranks, up and down:
 
@@ -306,8 +306,8 @@ async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block, 
     client. Otherwise the messages of `distribute`.
 
     Args:
-        blocks: at the root a filled one for each rank; None elsewhere.
-        own: with memory, for the block of this rank.
+        blocks: at the root, a filled block for each rank; None elsewhere.
+        own: block with memory, to receive the block of this rank.
         root: rank.
     """
     span = Span(channel, SCATTER_TAG)
@@ -353,8 +353,8 @@ async def scatterv(channel: Channel, blocks: Sequence[Block] | None, own: Block,
     messages are sent, too. Each rank sends its master the length of its block, so that the master can cut the message.
 
     Args:
-        blocks: at the root a filled one for each rank; None elsewhere.
-        own: with memory, for the block of this rank.
+        blocks: at the root, a filled block for each rank; None elsewhere.
+        own: block with memory, to receive the block of this rank.
         root: rank.
     """
     short = await are_short(channel, blocks, root)
@@ -471,7 +471,7 @@ async def reduce_scatter_ordered(channel: Channel, accumulator: Accumulator, cou
 
 
 async def scan(channel: Channel, accumulator: Accumulator) -> None:
-    """Each rank combines the result of the rank below with its own contribution, and sends this to the rank above.
+    """Combine the result of the rank below with the own contribution, and send the new result to the rank above.
 
     Order-safe. Between clients, for m bytes: a message of m bytes between neighbouring ranks of different clients.
 

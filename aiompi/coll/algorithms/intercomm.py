@@ -37,7 +37,7 @@ async def bcast(channel: Channel, block: Block, root: int) -> None:
     """Send from the root to the leader of the remote group, which broadcasts in its group along a tree.
 
     Args:
-        block: filled at the root; unused at the other ranks of its group.
+        block: filled at the root; unused at the other ranks of the root's group.
         root: ROOT, PROC_NULL or its rank.
     """
     if root == ROOT:
@@ -72,7 +72,10 @@ async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block, 
 
 
 async def exchange(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
-    """Exchange blocks between all ranks of both groups, for Alltoall, and for Allgather with one block for all."""
+    """Exchange blocks between all ranks of both groups.
+
+    It serves Alltoall, and Allgather, in which a rank sends the same block to all.
+    """
     arrivals = [block.irecv(channel, source) for source, block in enumerate(incoming)]
     sends = [block.isend(channel, target) for target, block in enumerate(outgoing)]
     for arrival in arrivals:
@@ -82,11 +85,11 @@ async def exchange(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
 
 
 async def reduce(channel: Channel, accumulator: Accumulator, root: int) -> None:
-    """Within the contributing group to its leader, and from there to the root.
+    """Reduce within the contributing group to its leader, which sends the result to the root.
 
     Args:
-        accumulator: the contribution. At the root it becomes the result. The other ranks of the root's group do not use
-            it.
+        accumulator: the contribution of this rank; at the root it becomes the result. Unused at the other ranks of the
+            root's group.
         root: ROOT, PROC_NULL or its rank.
     """
     if root >= 0:

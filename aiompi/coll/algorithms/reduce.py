@@ -91,8 +91,8 @@ class Half(NamedTuple):
 
     Attributes:
         whole: the accumulator that was cut.
-        kept: the half with which this rank continued.
-        given: the half with which the partner continued.
+        kept: the half that this rank has kept.
+        given: the half that the partner has kept.
         distance: distance between the positions of this rank and of the partner.
         partner: rank of the partner.
     """

@@ -48,7 +48,7 @@ async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int])
 
 
 async def recursive_halving(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
-    """Exchange halves of the segments with the partner p / 2, p / 4, ... 1 places away; keep the own segment's half.
+    """Send the partner p / 2, p / 4, ... 1 places away one half of the segments; keep the half with the own segment.
 
     Not order-safe: partners do not hold results of neighbouring blocks of ranks. Steps: log2 p, where p is the largest
     power of two <= n. Per rank, for m bytes in equal segments: log2 p messages and (p - 1) / p * m bytes are sent, and

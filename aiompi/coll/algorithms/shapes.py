@@ -92,7 +92,7 @@ class Levels:
 
     Args:
         channel: of the call.
-        root: rank that leads its host; None for no such rank.
+        root: rank that must be the leader of its host; None to take the first rank of every host.
 
     Attributes:
         hosts: ranks of each host, ascending, in the order of their first ranks.

@@ -95,8 +95,8 @@ def split_edges(
     Args:
         sources: ranks from which edges lead.
         degrees: number of edges from each source.
-        destinations: ranks to which these edges lead, those of the first source first.
-        weights: one for each edge; None or UNWEIGHTED for a graph without weights.
+        destinations: ranks to which these edges lead; the destinations of the first source come first.
+        weights: a weight for each edge; None or UNWEIGHTED for a graph without weights.
         size: number of processes.
 
     Returns:

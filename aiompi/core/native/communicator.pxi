@@ -106,7 +106,7 @@ cdef class CommunicatorBase:
         return request
 
     def own_send(self, payload, Py_ssize_t nbytes, dest, tag, mode=_STANDARD):
-        """Start a send and return the request for its await."""
+        """Start a send; return the request to await."""
         name = _SEND if mode is _STANDARD else _SENDS[mode]
         cdef int to = shown(dest), number = shown(tag)
         cdef AwaitableCall made = awaitable_of(self.start(payload, nbytes, dest, tag, mode))
@@ -141,7 +141,7 @@ cdef class CommunicatorBase:
         return nbytes > 0 and self.put_now(dest, tag, <char *>message, nbytes)
 
     cdef AwaitableCall own_sent(self, dest, tag):
-        """Return the request for the await of a message that has left."""
+        """Return the request to await for a message that has left."""
         cdef AwaitableCall made = awaitable_of(self.engine.completed_send)
         made.say(_SEND, self, dest, tag)
         return made
@@ -152,17 +152,17 @@ cdef class CommunicatorBase:
         return self.put_short(spec, dest, tag)
 
     def send_object(self, codec, obj, dest, tag):
-        """Check the thread as `admitted` does, and send an object at once; return False if that is impossible."""
+        """Check the thread (see `admitted`), and try to send an object at once; return False if impossible."""
         self.admit()
         return self.put_object(codec, obj, dest, tag)
 
     def own_send_short(self, spec, dest, tag):
-        """Send as `send_short` does; return the request for the await, or None if that is impossible."""
+        """Do what `send_short` does, but return the request to await instead of True, and None instead of False."""
         self.admit()
         return self.own_sent(dest, tag) if self.put_short(spec, dest, tag) else None
 
     def own_send_object(self, codec, obj, dest, tag):
-        """Send as `send_object` does; return the request for the await, or None if that is impossible."""
+        """Do what `send_object` does, but return the request to await instead of True, and None instead of False."""
         self.admit()
         return self.own_sent(dest, tag) if self.put_object(codec, obj, dest, tag) else None
 
@@ -183,7 +183,7 @@ cdef class CommunicatorBase:
         return self.receive(memory, source, tag, decode, status)
 
     def own_recv(self, memory, source, tag, decode=None, status=None):
-        """Start a receive and return the request for its await."""
+        """Start a receive; return the request to await."""
         return awaitable_of(self.receive(memory, source, tag, decode, status))
 
     cdef Request receive_short(self, spec, source, tag, status):
@@ -192,7 +192,7 @@ cdef class CommunicatorBase:
         return None if memory is None else self.receive(memory, source, tag, None, status)
 
     cdef Request soon(self, Request request):
-        """Look for the message of a receive for a moment."""
+        """Poll for the message of a receive for a moment; return the receive."""
         cdef ProgressBase engine
         if request._done or not isinstance(self.engine, ProgressBase):
             return request
@@ -212,7 +212,7 @@ cdef class CommunicatorBase:
         return None if request is None else self.soon(request)
 
     def recv_object(self, decode, source, tag, status):
-        """Start to receive an object, and look for its message."""
+        """Start to receive an object, and poll for its message for a moment."""
         self.admit()
         return self.soon(self.receive(None, source, tag, decode, status))
 
@@ -227,13 +227,13 @@ cdef class CommunicatorBase:
         return handle_of(kind, request)
 
     def own_recv_short(self, spec, source, tag, status):
-        """Do what `irecv_short` does; return an `AwaitableCall`, or None."""
+        """Do what `irecv_short` does, but return an `AwaitableCall` instead of the handle."""
         self.admit()
         cdef Request request = self.receive_short(spec, source, tag, status)
         return None if request is None else awaitable_of(request)
 
     def own_recv_object(self, codec, source, tag, status):
-        """Check the thread as `admitted` does, and start to receive an object; return the request for the await."""
+        """Check the thread (see `admitted`), and start to receive an object; return the request to await."""
         self.admit()
         return awaitable_of(self.receive(None, source, tag, codec, status))
 

@@ -13,7 +13,7 @@ class Atomics:
     """Words of 1, 2, 4 or 8 bytes in memory, without a sign.
 
     Args:
-        memory: memory that can be written to. It is kept as long as this object lives.
+        memory: writable memory, to which this object keeps a reference.
     """
 
     __slots__ = ("_view",)
@@ -39,19 +39,19 @@ class Atomics:
         self._view[self._place(offset, size)] = (value & (256**size - 1)).to_bytes(size, "little")
 
     def add(self, offset: int, size: int, value: int) -> int:
-        """Add to a word, which wraps around; return it as it was."""
+        """Add to a word, which wraps around; return its former value."""
         before = self.load(offset, size)
         self.store(offset, size, before + value)
         return before
 
     def exchange(self, offset: int, size: int, value: int) -> int:
-        """Set a word to a value; return it as it was."""
+        """Set a word to a value; return its former value."""
         before = self.load(offset, size)
         self.store(offset, size, value)
         return before
 
     def compare_and_swap(self, offset: int, size: int, expected: int, value: int) -> int:
-        """Set a word to `value` if the word equals `expected`; return the word as it was."""
+        """Set a word to `value` if the word equals `expected`; return its former value."""
         before = self.load(offset, size)
         if before == expected & (256**size - 1):
             self.store(offset, size, value)

@@ -82,7 +82,7 @@ class AwaitableCall(Request[T_co], Coroutine[Any, None, T_co]):
 
     @property
     def cr_frame(self) -> FrameType | None:
-        """The frame of these steps; None once it has ended."""
+        """The frame of these steps; None once the steps have ended."""
         frame: FrameType | None = None if (steps := self._begun()) is None else steps.gi_frame
         return frame
 

@@ -67,7 +67,7 @@ def outgoing(spec: object) -> bytes | memoryview | None:
     contiguous memory, if the memory is an array or the message is short.
 
     Returns:
-        None for all other specifications, and for wrong ones.
+        The bytes; None for specifications of any other kind, and for wrong specifications.
     """
     if not is_plain(spec):
         return None
@@ -81,8 +81,8 @@ def incoming(spec: object) -> memoryview | None:
     """Return the memory of a buffer specification as the destination of a message, in the order of memory.
 
     Returns:
-        None for specifications for which `outgoing` returns None, for read-only memory, and for memory into which a
-        message must be unpacked.
+        The memory. None if `outgoing` would return None, if the memory is read-only, or if a message must be unpacked
+            into it.
     """
     view = plain_bytes(spec)
     return None if view is None or view.readonly else view

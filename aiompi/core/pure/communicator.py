@@ -116,7 +116,7 @@ class CommunicatorBase(Generic[R]):
         tag: SupportsIndex,
         mode: Mode = Mode.STANDARD,
     ) -> AwaitableCall[None]:
-        """Start a send and return the request for its await.
+        """Start a send; return the request to await.
 
         Args, Raises:
             As of `send`.
@@ -137,12 +137,12 @@ class CommunicatorBase(Generic[R]):
         return False
 
     def own_send_object(self, codec: object, obj: object, dest: object, tag: object) -> AwaitableCall[None] | None:
-        """Send as `send_object` does; return the request for the await, or None if that is impossible."""
+        """Do what `send_object` does, but return the request to await instead of True, and None instead of False."""
         self.admitted()
         return None
 
     def own_send_short(self, spec: object, dest: object, tag: object) -> AwaitableCall[None] | None:
-        """Send as `send_short` does; return the request for the await, or None if that is impossible."""
+        """Do what `send_short` does, but return the request to await instead of True, and None instead of False."""
         self.admitted()
         return None
 
@@ -156,19 +156,19 @@ class CommunicatorBase(Generic[R]):
         return None
 
     def recv_short(self, spec: object, source: object, tag: object, status: Status | None) -> R | None:
-        """Do what `irecv_short` does, and look for the message for a moment."""
+        """Do what `irecv_short` does, and poll for the message for a moment."""
         self.admitted()
         return None
 
     def recv_object(
         self, decode: Callable[[bytearray | memoryview], Any], source: Any, tag: Any, status: Status | None
     ) -> R:
-        """Check the thread as `admitted` does, start to receive an object, and poll for its message for a moment."""
+        """Check the thread (see `admitted`), start to receive an object, and poll for its message for a moment."""
         self.admitted()
         return self.irecv(None, source, tag, decode, status)
 
     def irecv_short(self, spec: object, source: object, tag: object, kind: type[RequestHandle] | None = None) -> Any:
-        """Check the thread as `admitted` does, and start a receive into an array of numbers; None if impossible.
+        """Check the thread (see `admitted`), and start a receive into an array of numbers; return None if impossible.
 
         Args:
             kind: class of the handle that is returned; None for the request itself.
@@ -179,14 +179,14 @@ class CommunicatorBase(Generic[R]):
     def own_recv_short(
         self, spec: object, source: object, tag: object, status: Status | None
     ) -> AwaitableCall[Any] | None:
-        """Do what `irecv_short` does; return an `AwaitableCall`, or None."""
+        """Do what `irecv_short` does, but return an `AwaitableCall` instead of the handle."""
         self.admitted()
         return None
 
     def own_recv_object(
         self, codec: Callable[[bytearray | memoryview], Any], source: Any, tag: Any, status: Status | None
     ) -> AwaitableCall[Any]:
-        """Check the thread as `admitted` does, and start to receive an object; return the request for the await."""
+        """Check the thread (see `admitted`), and start to receive an object; return the request to await."""
         self.admitted()
         return self.own_recv(None, source, tag, codec, status)
 

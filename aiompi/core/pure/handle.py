@@ -22,7 +22,7 @@ def pending_of(requests: object, kind: type[RequestHandle]) -> list[Any] | None:
 
     Returns:
         None if the caller must check the requests one by one. The pure form always returns None, because only the
-            native form can see that all requests succeed or fail plainly.
+            native form can see that no request has a result: that each only succeeds or fails.
     """
     return None
 

@@ -1,9 +1,9 @@
 """Matching: finds the receive for a message and the message for a receive (sections 3.2.4 and 3.5).
 
-Receives are hashed by (source, tag), wildcards included; messages are hashed by their (source, tag). Both have a number
-in the order in which they came. An incoming message can match receives under at most four keys; of these receives, the
-first posted wins. A receive that is the only one is not hashed. A receive without wildcards looks up one key. A receive
-with wildcards goes through the messages in order of arrival.
+Receives are hashed by (source, tag), wildcards included; messages are hashed by their (source, tag). Receives and
+messages are numbered in the order in which they came. An incoming message can match receives under at most four keys;
+of these receives, the first posted wins. A receive that is the only one is not hashed. A receive without wildcards
+looks up one key. A receive with wildcards goes through the messages in order of arrival.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class MatchQueues(Generic[R, M]):
         return iter(list(self._arrivals.values()))
 
     def keep(self, message: M) -> None:
-        """Keep a message for which no receive is posted, behind all others."""
+        """Append a message for which no receive is posted to the queue of unexpected messages."""
         self._order += 1
         message.order = self._order
         key = (message.source, message.tag)

@@ -104,7 +104,7 @@ class PeerBase:
         """Copy the rest of an offered message, in turn with other copies.
 
         Args:
-            memory: for the whole message; its first `filled` bytes have been copied.
+            memory: destination of the whole message; the first `filled` bytes have been copied.
         """
         raise NotImplementedError
 

@@ -38,9 +38,9 @@ class PlainCodec:
         """Return the object of a message.
 
         Args:
-            message: contiguous unsigned bytes. The object takes them over: arrays that were sent out of band are views
-                of these bytes, and are writable if the bytes are. A plain pickle is accepted, too, because a program
-                may have sent one as a buffer. The object of an empty message is None.
+            message: contiguous unsigned bytes. The object keeps these bytes: arrays that were sent out of band are
+                views of the bytes, and are writable if the bytes are. A plain pickle is accepted, too, because a
+                program may have sent one as a buffer. The object of an empty message is None.
 
         Raises:
             RemoteProtocolError: the message is malformed.

@@ -25,15 +25,15 @@ class PostedReceive(Request[Any]):
         source, tag: wanted envelope; the source is a rank of the communicator. Both may be wildcards.
         peer_rank: world rank of `source`, or ANY_SOURCE.
         decode: makes the result from the bytes of the message; without it the result is the Status.
-        status: is filled with the envelope when the result is taken.
+        status: Status that gets the envelope when the result is taken.
 
     Attributes:
         want_source, want_tag: the wanted envelope.
         source, tag, length: envelope of the message, once matched.
-        note: number that its sender has sent beside it, in collectives; otherwise 0.
-        order: its position among posted receives; once matched, the position of its message.
+        note: in collectives, the number that the sender has sent beside the message; otherwise 0.
+        order: number of the receive in the order of posting; once matched, the arrival number of the message.
         data: the bytes of a message that was received into new memory.
-        landing: where its message arrives.
+        landing: the `Landing` at which the message arrives.
         unpacks: True if `take` is overridden, because the message goes into memory with gaps.
         stays: True if it stays posted when a possible sender fails.
     """

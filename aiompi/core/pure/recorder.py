@@ -122,7 +122,7 @@ class Naming(Protocol):
         """Return the number of a place in the program.
 
         Args:
-            called: code of the function of the library; None for none.
+            called: code of the library's function that the program calls; None if it calls none.
             at: where the program calls it.
             caller: where another function of the program calls the function that contains `at`; None if none does.
         """
@@ -214,7 +214,7 @@ class Recorder:
         return number
 
     def start(self, kind: int, context: int, peer: int, tag: int, nbytes: int) -> int:
-        """Write the record of something that begins now.
+        """Write the record of an operation that begins now.
 
         Args:
             kind: one of the kinds above.
@@ -283,9 +283,9 @@ class Recorder:
         """Note that the program waits for a request from now on.
 
         Args:
-            request: the request. If it is a schedule that has no record of its own, the wait is noted for the request
-                for which the schedule waits.
-            place: number of the place that waits; 0 for that of this call.
+            request: the request. If the request is a schedule without a record, the wait is noted for the request that
+                the schedule awaits.
+            place: number of the place in the program that waits; 0 for the place of this call.
         """
         if request._done:
             return

@@ -14,9 +14,9 @@ class SendBase(Request[None]):
     Attributes:
         peer: the receiver.
         payload: the memory of the message in pieces. It belongs to the user; the request holds it until complete.
-        nbytes: its length.
+        nbytes: length of the message.
         srqid: id for the answer of the receiver; 0 if no answer is needed.
-        context: in which it is sent, if the receiver answers.
+        context: id of the message's context; set if the receiver must answer.
         acknowledged: True if the send can complete without an answer.
         released: True if the memory of the payload is free again.
         unsent: True while the payload waits for the receiver to ask for it.

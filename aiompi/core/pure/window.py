@@ -36,9 +36,9 @@ class WindowBase:
 
         Args:
             rank: the rank.
-            memory: its memory; None if it is not mapped here.
+            memory: memory of the rank; None if it is not mapped here.
             address: address of the memory in the process of that rank; 0 if this rank must not copy through the kernel.
-            nbytes, unit: bytes of it, and of a displacement.
+            nbytes, unit: bytes of the memory, and bytes of a displacement.
         """
 
     def permit(self, rank: int, rights: int) -> None:
@@ -58,7 +58,7 @@ class WindowBase:
         return False
 
     def accumulate_at_once(self, origin: object, result: object, rank: object, target: object, op: object) -> bool:
-        """Combine an array with elements of a rank's memory. `result`, unless None, gets the elements as they were."""
+        """Combine an array with elements of a rank's memory. `result`, unless None, gets the former elements."""
         return False
 
     def fetch_at_once(self, origin: object, result: object, rank: object, target: object, op: object) -> bool:

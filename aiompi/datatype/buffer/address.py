@@ -240,7 +240,7 @@ class _Index(NamedTuple):
         return {storage: Layout(layout.size, bounds_of(parts), tuple(parts)) for storage, parts in found.items()}
 
     def _distribute_runs(self, part: Part, name: str) -> Iterator[tuple[int, Part]]:
-        """Yield (index of storage, part) for a part that is not within a single storage."""
+        """Split a part that is not within a single storage: yield (index of storage, part) for each resulting part."""
         memory, packed, lengths = part.expand()
         which = self.locate(memory, memory + lengths)
         if part.kind is None and (which < 0).any():
@@ -422,7 +422,7 @@ def Get_address(location: object) -> int:
             replace buffers, such as BOTTOM, are their own address, and the address of None is 0.
 
     Returns:
-        Address of its first element, bytes.
+        Address of the first element of the location, bytes.
 
     Raises:
         InvalidTypeError: the location holds references to Python objects.

@@ -155,7 +155,7 @@ def _address(piece: Piece) -> int:
 
 
 def _interval(piece: Piece) -> tuple[int, int]:
-    """Return the addresses of the first byte and after the last one."""
+    """Return the address of the first byte of a piece, and the address after its last byte."""
     address = _address(piece)
     return address + piece.layout.lb, address + piece.layout.ub
 
@@ -181,7 +181,7 @@ def _meet(a: Piece, b: Piece) -> bool:
 
 
 def _regular(a: Piece, b: Piece) -> bool | None:
-    """Return whether two pieces with few strided blocks overlap, as numpy finds; None if numpy cannot decide."""
+    """Let numpy decide whether two pieces of few strided blocks overlap; return None if it cannot."""
     views_a, views_b = _views(a), _views(b)
     if views_a is None or views_b is None:
         return None

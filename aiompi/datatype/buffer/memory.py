@@ -50,7 +50,7 @@ class buffer(np.ndarray[Any, np.dtype[np.uint8]]):  # noqa: N801 - the name in m
         self._released = False
 
     def __bool__(self) -> bool:
-        """Return True unless it is empty, as for any sequence."""
+        """Return True unless the memory is empty, as for any sequence."""
         return self.size > 0
 
     @staticmethod

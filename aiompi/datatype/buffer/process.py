@@ -31,11 +31,11 @@ def address_of(piece: bytes | bytearray | memoryview) -> int:
 
 
 def read(process: int, address: int, memory: memoryview) -> None:
-    """Copy bytes of a process into memory of this one (process_vm_readv(2)).
+    """Copy bytes of a process into memory of this process (process_vm_readv(2)).
 
     Args:
         process: id of the process.
-        address: address of the first byte there.
+        address: address of the first byte in that process.
         memory: memory to fill, one byte or more.
 
     Raises:

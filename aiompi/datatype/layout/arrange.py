@@ -80,7 +80,7 @@ def scattered(block: StridedBlock, where: IntArray, packed: IntArray) -> Iterato
     """Yield a block at given places; regular distances become dims.
 
     Args:
-        block: length, dims and kind of the runs; its own place is ignored.
+        block: block with the length, dims and kind of the runs; its place is ignored.
         where: (n,) places in memory, bytes; n >= 1.
         packed: (n,) places in the packed stream, bytes, ascending.
     """

@@ -40,7 +40,7 @@ class Layout:
         lb, ub: the bytes of memory lie in [lb, ub); 0, 0 if there are none.
         blocks: the copies.
         contiguous: True if the packed stream equals the memory in [lb, ub).
-        copies: the `Copies` object, once it has been used; see `move`.
+        copies: the `Copies` object of this layout, made at its first use; see `move`.
     """
 
     __slots__ = ("_overlapping", "blocks", "contiguous", "copies", "lb", "size", "ub")

@@ -59,7 +59,10 @@ class Handle(CommunicatorHandle, NumberedByHandle):
 
     @classmethod
     def _named(cls, predefined: str) -> Self:
-        """Return a predefined communicator by its name in the runtime; its first use gets the core from the runtime."""
+        """Return the handle of a predefined communicator.
+
+        `predefined` is the name of the communicator in the runtime, where the first use of the handle looks it up.
+        """
         handle = super().__new__(cls)
         handle._predefined = predefined
         return handle

@@ -7,8 +7,8 @@ A collective of the asyncio face such as `Bcast` is the source of up to five for
 `Bcast_init` of the asyncio face, and `Bcast`, `Ibcast` and `Bcast_init` of the blocking face. A form has the signature
 of its source, the docstring of its source with the changes that the form needs, and a body of one call.
 
-Other modules of the asyncio face get further forms of their calls, such as `isend`, `ssend` and `Send_init`
-(`started`): `native/sending.py` has the handwritten code of `generate/native/sending.py`, with these forms added.
+The module `started` adds further forms, such as `isend`, `ssend` and `Send_init`, to other modules of the asyncio face:
+`native/sending.py` is the handwritten `generate/native/sending.py` with these forms added.
 
 Other modules of the blocking face are twins (`twins`) of modules of the asyncio face: `blocking/file.py` has the
 methods of `native/file.py`, adapted, and the handwritten code of `generate/blocking/file.py`.

@@ -437,8 +437,8 @@ async def _parted(disconnecting: Request[None], engine: Engine, parting: Request
     """Wait for a disconnection. If this rank then knows no process of another job, wait for its shutdown as well.
 
     Args:
-        parting: completes when the spawned ranks have ended and this rank, which `aiompi.spawn` made for them, has shut
-            down.
+        parting: completes when the spawned ranks have ended and this rank, which exists only as their parent
+            (`aiompi.spawn`), has shut down.
     """
     await disconnecting
     if not engine.processes.has_met:

@@ -57,8 +57,8 @@ class Setup:
         procs: number of processes of each simulated host.
         first: client rank of the first simulated client; the others follow.
         iut_clients: number of clients under test.
-        iut_procs: number of processes of each client under test, to fill in commands and messages. The actual numbers
-            come from the labels of these clients.
+        iut_procs: number of processes of each client under test, which replaces `{np}` in command templates. The actual
+            numbers come from the labels of these clients.
         key: IMPI_AUTH_KEY, None for IMPI_AUTH_NONE.
         address: IPv4 address of server and simulated hosts.
         port: port of the server, 0 for any.

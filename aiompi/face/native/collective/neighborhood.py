@@ -12,7 +12,9 @@ from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW
 
 
 class NeighborhoodCollectives(NeighborhoodForms):
-    """The collectives of a communicator with a topology, in the order of `inedges` and `outedges`.
+    """The collectives between neighbours in a topology.
+
+    What is received is in the order of `inedges`, and what is sent to several neighbours in the order of `outedges`.
 
     Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
     dimension, a block that is sent to the next process arrives there as the block from the previous process. This holds

@@ -81,7 +81,8 @@ class Cells:
     Attributes:
         data: as a C program would have it.
         count: numbers in it.
-        hidden: the implementation's status object for each status in the array, by the index of its first number.
+        hidden: for each status that `data` holds, the implementation's status object. The key is the index of the first
+            of the status's three numbers.
     """
 
     def __init__(self, type: Type, length: int) -> None:
