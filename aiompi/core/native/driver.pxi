@@ -9,8 +9,6 @@ cdef extern from *:
 
 #: seconds for which a task polls before it waits for a request, about as long as another rank takes to answer
 cdef double BRIEF_LOOK = 8e-6
-#: frames that a task handles while it polls, before other tasks get a turn
-cdef int BRIEF_FRAMES = 16
 #: seconds for which a blocking call looks before the driver looks for other work as well
 cdef double SHORT_LOOK = 10e-6
 # polls of a poller that is not native
@@ -60,14 +58,10 @@ cdef class DriverBase:
         """Poll before a task waits for a request, if the loop spins; return True if the poll completes the request."""
         if not self.may_look():
             return False
-        for _ in range(BRIEF_FRAMES):
-            if not look_at(self._pollers, _BRIEF_LOOKS, BRIEF_LOOK, True):
-                break
+        if look_at(self._pollers, _BRIEF_LOOKS, BRIEF_LOOK, True):
             self._busy = True
             if request._done:
                 return True
-            if seconds_now() >= self._brief_until:
-                break  # a frame may stand for megabytes that this rank copies
         # Nothing arrived, or only other work, of which there may be more.
         self._brief_until = 0
         return False
