@@ -410,7 +410,7 @@ class _Codes:
     Attributes:
         last: greatest number in use.
         class_of: added code -> its class; an added class is listed as its own code.
-        strings: added code -> its text, if it has one.
+        strings: added code -> text of the code, if the program has set one.
     """
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ class _Pairs(dict[str, str]):
 
 
 class _Environment(_Pairs):
-    """The object of INFO_ENV: how this process was started. It is filled at its first use."""
+    """The object of INFO_ENV: how this process was started. The pairs are made at the first use of the object."""
 
 
 class Info(Reference[_Pairs]):

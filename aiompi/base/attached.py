@@ -11,7 +11,7 @@ class ByClass(dict[type[Any], Any]):
     """The objects that higher layers keep here, at most one of each class."""
 
     def of(self, kind: type[T]) -> T | None:
-        """Return the object of a class, None if there is none."""
+        """Return the attached object of a class; None if no object of the class is attached."""
         return cast("T | None", self.get(kind))
 
     def put(self, value: T) -> T:

@@ -81,7 +81,7 @@ def _alltoall_any(
 
 
 def _exchange(call: Call, near: Edges, sources: Sequence[Buffer], places: Sequence[Buffer], times: int = 1) -> Run:
-    """Return the function that sends each source to `times` neighbours, and receives into the places."""
+    """Return the function that sends the sources, `times` times over, to the neighbours, and receives into `places`."""
     call.check_apart(sources, places)
 
     async def run(channel: Channel) -> None:

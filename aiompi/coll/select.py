@@ -201,7 +201,7 @@ def select_over_clients(
 
     Args:
         collective: a collective that IMPI 0.0 has.
-        algorithm: algorithm that the call names; must be None, because calls over clients cannot choose.
+        algorithm: algorithm that the call names; must be None, because a call over clients cannot choose.
 
     Raises:
         InvalidArgumentError: the call names an algorithm.

@@ -223,7 +223,7 @@ async def show_objects(channel: Channel, make: Callable[[], bytes], look: Look, 
 
     Returns:
         True if the messages were shown. False if the members do not have slots, or do not have them yet, or if a wanted
-            message is too long or was too long in a recent call (see `Backoff`). All ranks return the same value.
+        message is too long or was too long in a recent call (see `Backoff`). All ranks return the same value.
 
     Raises:
         MPIError: as of `show`.

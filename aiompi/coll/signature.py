@@ -55,9 +55,9 @@ class Signature(NamedTuple):
 
     Attributes:
         name: of the collective.
-        root: rank, None if there is none.
-        operation: name of a predefined operation; BY_USER for a user's operation, None if there is none.
-        lengths: digest of the lengths of all blocks, 0 if there is none.
+        root: rank; None for a call without a root.
+        operation: name of a predefined operation; BY_USER for a user's operation; None for a call without an operation.
+        lengths: digest of the lengths of all blocks; 0 for a call without a digest.
     """
 
     name: str

@@ -39,7 +39,7 @@ class _Part(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """The result that a member sends in its turn; the fields are those of `aiompi.wire.control.Agreed`."""
+    """The result that a member sends in its turn; for the fields see `aiompi.wire.control.Agreed`."""
 
     flag: int
     proposal: int

@@ -73,7 +73,7 @@ class ContextIds:
             leap: distance from the highest; 0 for the next pair.
 
         Returns:
-            The even identifier. If none is left, MAX_CID, and nothing is reserved.
+            The even identifier. If no identifier is left, the result is MAX_CID, and nothing is reserved.
         """
         pair = self.highest + 1 + leap
         pair = min(pair + pair % 2, MAX_CID)

@@ -64,7 +64,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
         tag_ub: largest tag of a message, the same on all communicators.
         conversion: data representation of the user's buffers in messages.
         attachment: buffer for buffered sends on this communicator; if none is attached, the session's buffer is used.
-        session: session, or World Model, from which the communicator comes; None if there is none.
+        session: session, or World Model, from which the communicator comes; None for a communicator of neither.
         attributes: values that the program caches on the communicator (section 5.7).
         errhandler: handler called when a call fails (section 7.2).
         topology: arrangement of the processes, if there is one (chapter 6).

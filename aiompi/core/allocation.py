@@ -82,7 +82,7 @@ def joined(pieces: Iterable[bytes | memoryview], nbytes: int) -> memoryview:
 
 
 def _again(size: int) -> mmap.mmap | None:
-    """Return the kept block of this size that was used last, perhaps still in the cache; None if there is none."""
+    """Return the kept block of this size that was used last, perhaps still in the cache; None if none is kept."""
     for _ in range(len(_kept)):
         try:
             block = _kept.pop()

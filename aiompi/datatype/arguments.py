@@ -23,7 +23,7 @@ class UnknownFormatError(InvalidTypeError, BufferError):
 
 
 class InvalidCodeError(InvalidTypeError, KeyError):
-    """There is no such type code, or a datatype has none."""
+    """A type code does not exist, or a datatype has no type code."""
 
 
 class SpecificationError(TypeError, ValueError):

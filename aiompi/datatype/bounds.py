@@ -20,7 +20,7 @@ class Bounds(NamedTuple):
     Attributes:
         first: start of the lowest entry; None if there is no entry.
         last: end of the highest entry; None if there is no entry.
-        alignment: strictest alignment of an entry, 1 if there is none.
+        alignment: strictest alignment of an entry; 1 if there is no entry.
         lower: position of the lowest LB marker, or None.
         upper: position of the highest UB marker, or None.
     """

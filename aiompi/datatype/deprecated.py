@@ -32,7 +32,7 @@ def Type_hvector(count: int, blocklength: int, stride: int, oldtype: Datatype) -
     Args:
         count: number of blocks.
         blocklength: items of each block.
-        stride: bytes from the beginning of a block to that of the next.
+        stride: bytes from the beginning of a block to the beginning of the next block.
         oldtype: type of the items.
 
     Returns:

@@ -294,7 +294,7 @@ class Constructors(TypeHandle):
 
 
 def _are_few(numbers: object) -> bool:
-    """Return True for a short list: its copy is a tuple, by which `TypeMap.derived` can find an equal earlier call."""
+    """Return True for a short list: it becomes a tuple, by which `TypeMap.derived` finds an equal earlier call."""
     return isinstance(numbers, list | tuple) and len(numbers) <= 64
 
 

@@ -163,7 +163,7 @@ class BlockingDriver(WatchingDriver):
         return look(self._pollers, ONCE, 0.0 if self._spin.yields_core else ROUND, single=True)
 
     def wait_until(self, satisfied: Callable[[], bool], requests: Iterable[Request[Any]]) -> None:
-        """Block until `satisfied` returns True. Only the completion of one of `requests` can change its result."""
+        """Block until `satisfied` returns True, which only the completion of one of `requests` can cause."""
         for request in requests:
             if (recorder := request._engine.recorder) is None:
                 break
@@ -197,7 +197,7 @@ class BlockingDriver(WatchingDriver):
             self._end_interrupted_sleep()
 
     def _turn(self, timeout: float | None) -> None:
-        """Do what is due, then serve pollers and descriptors. Sleep for up to `timeout` seconds if nothing is due."""
+        """Run due callbacks, serve pollers and descriptors, and sleep up to `timeout` seconds if nothing is due."""
         due = self._due
         try:
             ran = bool(due.soon or due.timers) and due.run()

@@ -61,9 +61,9 @@ class Due:
 
     @property
     def next_time(self) -> float:
-        """The time at which the next timer is due; infinite if there is none."""
+        """The time at which the next timer is due; infinite if there is no timer."""
         return self.timers[0].due if self.timers else math.inf
 
     def seconds(self) -> float | None:
-        """Return the seconds until the next timer is due; None if there is none."""
+        """Return the seconds until the next timer is due; None if there is no timer."""
         return max(0.0, self.timers[0].due - time.monotonic()) if self.timers else None

@@ -40,7 +40,7 @@ class Environment:
 
     @property
     def slot_provider(self) -> SlotProvider | None:
-        """Provides shared memory for collectives, in which this rank shows its contributions; None if there is none."""
+        """Provides memory in which this rank shows its contributions to collectives; None if ranks share no memory."""
         return None
 
     # Failures.

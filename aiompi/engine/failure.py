@@ -74,7 +74,7 @@ class FailureHandler:
         return next(filter(None, map(self.error_of, ranks)), None)
 
     def _error_of_any_source(self, matcher: Matcher) -> Exception | None:
-        """Return the error of a dead peer whose message a receive from any source may await; None if there is none."""
+        """Return the error of a dead peer whose message a receive from any source may await, or None."""
         dead = (peer for peer in self._dead if peer.finalize_error is None and self._may_send(peer, matcher))
         return next((peer.error for peer in dead), None)
 

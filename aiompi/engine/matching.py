@@ -56,7 +56,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         return any(rank in ranks and ranks[rank] + added == source for added, ranks in self._more_sources)
 
     def find(self, source: int, tag: int) -> Message | None:
-        """Return the message of `find_unexpected`; if there is none, the first early message of this source and tag."""
+        """Return the message of `find_unexpected`; if it finds none, the first early message of this source and tag."""
         message = self.find_unexpected(source, tag) if self.arrivals else None
         if message is not None or not self.early or tag == ANY_TAG:
             return message

@@ -46,7 +46,7 @@ class Program:
     Attributes:
         argv: executable and arguments.
         count: number of ranks.
-        directory: working directory; empty for that of this process.
+        directory: working directory; empty for the working directory of this process.
         environ: variables added to the environment of this process.
         hosts: the name of each machine and its number of ranks; empty for this machine.
     """

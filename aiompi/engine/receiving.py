@@ -86,7 +86,7 @@ class Receiving(Progress):
                 self.ask(probe.matcher, probe.want_tag, probe.peer_rank)
 
     def iprobe(self, matcher: Matcher, source: int, tag: int, peer_rank: int) -> Message | None:
-        """Return the message that a receive would get now (MPI_Iprobe, section 3.8), None if there is none.
+        """Return the message that a receive would get now, or None if no message matches (MPI_Iprobe, section 3.8).
 
         Raises:
             ProcessFailedError: there is no such message, and none can come.

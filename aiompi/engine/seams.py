@@ -35,7 +35,7 @@ class Poller(Protocol):
         """
 
     def stale(self) -> bool:
-        """Return True if there was no work since the last call of this method, and none is in progress."""
+        """Return True if there was no work since the last call of this method, and no work is in progress."""
 
     def rest(self) -> bool:
         """Stop being polled, and let the peer wake this rank instead; return False if there is work to do first."""

@@ -287,7 +287,7 @@ def furnish(
         attributes: attributes of the old communicator at the time of the call.
         core: core of the duplicate; it is released if a copy callback fails.
         make: makes a communicator of the face from a core, as in `duplicate`.
-        given: hints for the duplicate; None to keep those that the core has.
+        given: hints for the duplicate; None to keep the hints of `core`.
     """
     if given is not None:
         core.hints = given

@@ -112,7 +112,7 @@ class FileCalls(Reference[core.File], ErrorHandling):
 
     @property
     def group_rank(self) -> int:
-        """Rank of this process among those of the file."""
+        """Rank of this process among the processes of the file."""
         return self._core.comm.rank
 
     @property

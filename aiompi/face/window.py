@@ -131,10 +131,10 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
         return self.tomemory()
 
     def Shared_query(self, rank: int) -> tuple[buffer, int]:
-        """Return the memory of another rank that this one shares (MPI_Win_shared_query, section 12.2.3).
+        """Return the memory of a rank, if it is shared with this rank (MPI_Win_shared_query, section 12.2.3).
 
         Args:
-            rank: rank; PROC_NULL for the first one that has memory.
+            rank: the rank; PROC_NULL for the first rank that has memory.
 
         Returns:
             (the memory, which this process can read and write; the bytes of a displacement). `numpy.frombuffer` makes

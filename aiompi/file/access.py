@@ -286,7 +286,7 @@ class Access:
         return self.comm.run(self._done(name, self.disk.run(work, at_once=at_once)))
 
     def together(self, name: str, prepare: Callable[[], Steps[T]]) -> Request[T]:
-        """Start a collective operation. If this process cannot start the operation, it fails in all processes.
+        """Start a collective operation. If this process cannot start it, the operation fails in all processes.
 
         Args:
             name: of the call.

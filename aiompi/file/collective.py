@@ -44,7 +44,7 @@ class _Told(NamedTuple):
     """The access of one rank.
 
     Attributes:
-        low, high: first byte in the file, byte after the last.
+        low, high: positions in the file of the first byte, and of the byte after the last.
         nbytes, pieces: number of bytes, and number of pieces.
         cb_nodes, cb_buffer_size, way: hints of the rank; only the hints of rank 0 count, so that all ranks do the same.
     """

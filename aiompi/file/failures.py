@@ -107,7 +107,7 @@ async def fail(channel: Channel, error: Exception) -> NoReturn:
 
 
 def _disagreement(channel: Channel, others: dict[str, int]) -> MPIError:
-    """Return the error for differing calls. If one of them is a close, later calls on the file raise the error, too."""
+    """Return the error for differing calls. If a process has called Close, later calls on the file raise it, too."""
     call, rank = next(iter(others.items()))
     error = FileError(
         f"{channel.where}: rank {rank} has called {call}; all ranks must make the same collective calls on a file in "

@@ -135,11 +135,11 @@ def read(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, stop: Stop)
     """Read pieces of a file into a stream.
 
     Returns:
-        The number of bytes read. It is smaller than the size of the pieces if the file ends before, or the transfer was
-        stopped.
+        The number of bytes read. The number is smaller than the size of the pieces if the file ends earlier, or the
+        transfer was stopped.
 
     Raises:
-        OSError: the system cannot read them.
+        OSError: the system cannot read the pieces.
     """
     offsets, lengths = pieces
     if stream.whole is None or len(offsets) < 2:

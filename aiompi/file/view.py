@@ -144,7 +144,7 @@ class View:
             yield min(step, nbytes - first)
 
     def _run(self, at: int) -> tuple[int, int]:
-        """Return the number, over all tiles, of the run that holds a stream byte, and the byte's offset in this run."""
+        """Return the index (over all tiles) of the run that holds a stream byte, and the byte's offset in this run."""
         tile, within = divmod(at, self._size)
         run = int(np.searchsorted(self._starts, within, "right")) - 1
         return tile * len(self._starts) + run, within - int(self._starts[run])

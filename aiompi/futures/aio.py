@@ -72,8 +72,8 @@ async def pool(
         key: key of the job at the address; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
 
     Returns:
-        The pool at the root, where leaving the block waits for all tasks. At the workers, None: entering the block
-        takes until the root has left its block.
+        The pool at the root, where leaving the block waits for all tasks. None at the workers, where entering the block
+        returns only when the root has left its block.
 
     Raises:
         InvalidRootError: the communicator has no such rank.
@@ -288,7 +288,7 @@ class TaskPool:
         Args:
             iterable: the arguments of each call.
             chunksize: number of calls that are sent to a worker at a time.
-            buffersize: most chunks that are submitted while their results have not been taken; by default twice the
+            buffersize: maximum number of submitted chunks whose results have not been taken; by default twice the
                 number that the workers run at once.
             unordered: yield results as they become ready.
             progress: name of a progress bar that is shown during the iteration, if standard error is a terminal and

@@ -13,8 +13,8 @@ T = TypeVar("T")
 def collect(fs: Iterable[Future[T]]) -> Future[list[T]]:
     """Return a future whose result is the list of the results of other futures, in their order.
 
-    The new future fails or is cancelled as soon as one of the given futures is. Then all given futures that have not
-    begun are cancelled. The class of the new future is the class of the first one.
+    As soon as one of the given futures fails or is cancelled, the new future fails or is cancelled, too. Then all given
+    futures that have not begun are cancelled. The class of the new future is the class of the first given future.
     """
     futures = list(fs)
     whole: Future[list[T]] = type(futures[0])() if futures else Future()  # type: ignore[assignment]
@@ -42,7 +42,7 @@ def compose(
 ) -> Future[Any]:
     """Return a future, of the class of `future`, that gets the result of `resulthook` or `excepthook`.
 
-    If one of the two futures is cancelled, so is the other one. If a hook raises, the new future fails.
+    If one of the two futures is cancelled, the other is cancelled, too. If a hook raises, the new future fails.
 
     Args:
         future: the future whose outcome is given to a hook.

@@ -192,7 +192,7 @@ class MPIPoolExecutor(Executor):
             iterable: the arguments of each call.
             timeout: seconds from now within which all results must be ready; None for no limit.
             chunksize: number of calls that are sent to a worker at a time.
-            buffersize: most chunks that are submitted while their results have not been taken; by default all.
+            buffersize: maximum number of submitted chunks whose results have not been taken; by default all.
             unordered: True to yield results as they become ready.
             progress: name of a progress bar that is shown while results are taken, if standard error is a terminal and
                 `rich` is installed; None for no bar.
@@ -326,7 +326,7 @@ class MPICommExecutor:
 
     Args:
         comm: intracommunicator, by default COMM_WORLD. Its processes are workers until the end of the block. The
-            executor does not disturb its other messages.
+            executor does not disturb other messages on the communicator.
         root: rank of the process that has the executor.
         options: the options of `MPIPoolExecutor`. `main` is False by default, because all processes run the same
             program.

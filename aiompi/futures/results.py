@@ -23,7 +23,7 @@ class Deadline:
         self._end = None if timeout is None else time.monotonic() + timeout
 
     def left(self) -> float | None:
-        """Return the seconds until then, None if there is no limit."""
+        """Return the seconds until the deadline; None if there is no limit."""
         return None if self._end is None else max(0.0, self._end - time.monotonic())
 
 
@@ -32,7 +32,7 @@ def ordered(submitted: Iterable[Future[list[T]]], rest: Iterator[Future[list[T]]
 
     Args:
         submitted: futures of chunks that have been submitted.
-        rest: submits one more chunk each time it is advanced.
+        rest: iterator; each step submits one more chunk and returns its future.
         deadline: time by which the last result must be ready.
     """
     futures = deque(submitted)

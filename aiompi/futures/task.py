@@ -73,7 +73,7 @@ class Failure:
     """The answer of a worker whose call has raised.
 
     Attributes:
-        error: the exception, or one that describes it if it cannot be pickled.
+        error: the exception; if it cannot be pickled, an exception that describes it.
         trace: the traceback in the worker; empty if the master itself has failed to send or receive.
     """
 

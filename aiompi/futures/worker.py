@@ -40,7 +40,7 @@ class Worker:
     """The messages between a worker and its master. The face of the worker decides how it waits and makes calls.
 
     Args:
-        core: communicator of the master and its workers, used only for this.
+        core: communicator of the master and its workers, used only for these messages.
         codec: makes messages of calls and answers.
         master: rank of the master.
     """

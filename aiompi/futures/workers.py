@@ -86,7 +86,7 @@ class Queue:
 
     Attributes:
         pending: (tasks of functions, tasks of coroutine functions) that have not been given to a worker.
-        active: number of tasks in progress, by the same indices.
+        active: numbers of tasks in progress, with the indices of `pending`.
         broken: error of all tasks from now on; None while the executor works.
         closed: True if no further tasks will come.
         initializing, initialized: proxies of workers that are making, or have made, the calls of the setup.
@@ -131,7 +131,7 @@ class Queue:
         return self.limit is None or self.active[is_async] < self.limit * (self.concurrency if is_async else 1)
 
     def take(self, is_async: bool) -> Task | None:
-        """Return the next task of a kind; None if all are cancelled."""
+        """Return the next task of a kind that is not cancelled; None if there is no such task."""
         pending = self.pending[is_async]
         while pending:
             task = pending.popleft()
@@ -260,10 +260,12 @@ class Workers:
         return sum(not proxy.leaving for proxy in self._proxies)
 
     def add(self, core: Communicator) -> None:
-        """Add the remote group of a communicator as workers; without one, its other ranks, or this rank if it is alone.
+        """Add workers: the remote group of a communicator or, on an intracommunicator, the other ranks.
+
+        If this rank is alone in the intracommunicator, it is the worker itself.
 
         Args:
-            core: communicator, used only for this. An intercommunicator is freed at the end.
+            core: communicator, used only for messages with the workers. An intercommunicator is freed at the end.
         """
         everyone = range(core.size if core.remote is None else core.remote.size)
         ranks = [rank for rank in everyone if core.remote is not None or rank != core.rank] or [core.rank]
@@ -294,7 +296,7 @@ class Workers:
             core: communicator of this process alone.
 
         Returns:
-            The name of the port to which they connect. It contains the key of the port.
+            The name of the port to which these processes connect. The name contains the key of the port.
         """
         port = await ports.open_port(self.engine)
         self._ports.append(self.engine.spawn(self._admit(core, port)))

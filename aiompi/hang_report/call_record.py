@@ -24,7 +24,7 @@ class CallRecord:
         call: the call, as its hook sees it.
         place: place in the program, as FILE:LINE.
         since: time of the call in seconds.
-        comm: its communicator, None for a call on requests.
+        comm: communicator of the call; None for a call on requests.
         due: seconds of waiting after which the call is reported.
 
     Attributes:

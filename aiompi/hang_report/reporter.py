@@ -104,7 +104,7 @@ class HangReporter:
         return any(True for _ in call.denoted(Request))
 
     def _follow(self, record: CallRecord, result: Any) -> None:
-        """Handle the return of a call. If it has started an awaitable operation, it continues to wait."""
+        """Handle the return of a call. If the call has started an awaitable operation, the wait goes on."""
         record.returned()
         if isinstance(result, Request) and not result.done():
             record.awaitable = operation = result.operation

@@ -60,7 +60,7 @@ class Credentials:
     """The methods that one side has available.
 
     Attributes:
-        none: True if NONE is available.
+        none: True if the method NONE is available.
         key: key of methods KEY and TLS, 0..2**64-1; None if these methods are not available. The repr does not show the
             key.
         tls: "auto" if TLS is available besides the others, "on" if it is the only one, "off" if it is not available.

@@ -60,12 +60,12 @@ class Collation:
 
     @property
     def frontier(self) -> int:
-        """The highest label such that all labels up to it are complete."""
+        """The highest label up to which all labels are complete."""
         return min(self._reached)
 
     @property
     def hindmost(self) -> int:
-        """A client whose next label the other clients await, or will await."""
+        """A client for whose next label the other clients wait, or will have to wait."""
         return self._reached.index(self.frontier)
 
     @property

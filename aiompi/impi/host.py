@@ -51,7 +51,7 @@ PATIENCE_DATA: Final = 2
 
 
 class _Flow:
-    """Unacknowledged counted packets between one of our procs and one of another client.
+    """Unacknowledged counted packets between one of our procs and a proc of another client.
 
     Attributes:
         received: bytes of data of each received packet.
@@ -108,7 +108,7 @@ class Host:
 
     @property
     def dials(self) -> list[int]:
-        """Hosts that this host connects to, in this order."""
+        """Hosts to which this host connects, in the order of the connections."""
         return [rank for rank in self.channels if rank < self.rank]
 
     @property

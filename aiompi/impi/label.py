@@ -61,7 +61,7 @@ class Label:
     """One row of the table.
 
     Attributes:
-        per: the objects for which it has one element each.
+        per: whether the label has one element for each client, host or proc.
         value: number on the wire; labels are submitted in ascending order.
         name: without the prefix IMPI_.
         format: struct code of an element.
@@ -125,8 +125,8 @@ class ProcPart:
     """How a proc describes itself.
 
     Attributes:
-        ipv6: 16 bytes, first half of its identity.
-        pid: second half, unique among the procs with equal `ipv6`.
+        ipv6: first half of the proc's identity, 16 bytes.
+        pid: second half of the identity, unique among the procs with equal `ipv6`.
     """
 
     ipv6: bytes
@@ -139,9 +139,9 @@ class HostPart:
 
     Attributes:
         ipv6: 16 bytes, address to connect to.
-        port: on which the host is listening.
-        procs: the procs that it serves, at least one.
-        ackmark: packets after which it sends PROTOACK, 1..hiwater.
+        port: port on which the host listens.
+        procs: the procs that the host serves, at least one.
+        ackmark: number of packets after which the host sends PROTOACK, 1..hiwater.
         hiwater: most unacknowledged packets of a pair of procs.
     """
 
@@ -157,9 +157,9 @@ class ClientPart:
     """How a client describes itself: its part of all fourteen labels.
 
     Attributes:
-        hosts: at least one.
+        hosts: hosts of the client, at least one.
         versions: (major, minor) ascending, beginning with (0, 0).
-        datalen: bytes of user data that it takes in one packet.
+        datalen: most bytes of user data that the client takes in one packet.
         tagub: largest tag.
         xsize: bytes from which on collectives use their long protocols; -1 for 1024.
         maxlinear: number of clients up to which collectives are linear; -1 for 4.

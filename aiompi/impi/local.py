@@ -51,7 +51,7 @@ class SoloJob:
 
     Attributes:
         universe: the job.
-        server: its server.
+        server: the IMPI server of the job.
     """
 
     def __init__(self, part: ClientPart) -> None:

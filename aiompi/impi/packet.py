@@ -116,8 +116,8 @@ def pack_proc(p_hostid: bytes, p_pid: int) -> bytes:
     """Return the 24 bytes that identify a process (IMPI_Proc, section 3.2).
 
     Args:
-        p_hostid: 16 bytes, exactly as its client published them in P_IPV6.
-        p_pid: its P_PID.
+        p_hostid: 16 bytes, exactly as the client of the process published them in P_IPV6.
+        p_pid: P_PID of the process.
     """
     return PROC.pack(p_hostid, p_pid)
 
@@ -181,7 +181,7 @@ class PacketReader:
         on_packet: called with each packet; its data begin at HEADER_BYTES.
 
     Attributes:
-        slots: memory that the stream may refer to, None if there is none.
+        slots: memory that the stream may refer to; None for no such memory.
     """
 
     __slots__ = ("_end", "_maxdatalen", "_on_packet", "_view", "slots")

@@ -218,7 +218,7 @@ class ServerConnection:
             self._server._drop(self, "the connection ended before FINI" if self.rank is not None else _LEFT_EARLY)
 
     def drop(self, reason: str) -> None:
-        """Close the connection for a reason of the caller, unless it is closing."""
+        """Close the connection, unless it is closing already; `reason` says why the caller does this."""
         if not self.closing:
             self._server._drop(self, reason)
 
@@ -454,7 +454,7 @@ class Server:
         )
 
     def _await_labels(self) -> None:
-        """Schedule the next check for labels, unless none are missing."""
+        """Schedule the next check for labels, if labels are missing."""
         missing = self._start_timeout and self._collation.frontier < FIRST_PRIVATE
         self._check = self._now + self._start_timeout if missing else None
         self._moved = False

@@ -131,10 +131,10 @@ class Slots:
             stream: at least 128 bytes from `offset` on.
 
         Returns:
-            None if the stream has no reference there.
+            The slot; None if the stream has no reference at `offset`.
 
         Raises:
-            RemoteProtocolError: there is no such slot.
+            RemoteProtocolError: the reference names a slot that does not exist.
         """
         index: int
         kind, index = _REFERENCE.unpack_from(stream, offset)

@@ -64,7 +64,7 @@ class Invitation:
 def refuse_other_version(protocol: int, release: str) -> None:
     """Refuse a program that has another version of aiompi. This runs in the process of a place.
 
-    This is called first, with arguments that any version understands.
+    The program calls this function first, with arguments that any version understands.
 
     Raises:
         OtherVersionError: the program's version has another protocol.

@@ -47,7 +47,7 @@ class AiompiInstrumentor:
         """Make spans from now on.
 
         Args:
-            tracer_provider: makes them; None for the global one, which may be set later.
+            tracer_provider: makes the spans; None for the global provider, which may be set later.
         """
         spans.active = _Spans(trace.get_tracer(_SYSTEM, aiompi.__version__, tracer_provider))
 

@@ -109,7 +109,7 @@ async def ranks(
 
     Args:
         size: number of ranks.
-        resources: of each rank, such as {"CPU": 1, "GPU": 1}; one CPU by default.
+        resources: resources of each rank, such as {"CPU": 1, "GPU": 1}; one CPU by default.
         strategy: how the ranks are placed on nodes: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
         group: placement group to use instead of a new one; its first `size` bundles are the places of the ranks.
         settings: used by all ranks and the agent; by default they come from the environment.

@@ -48,7 +48,7 @@ class Contact:
         rank: rank that this process asks for, RANK_ANY for any.
         launched: True if a launcher or another process manager has started this process and will end it.
         engine: name of the process manager whose processes must agree on the key and the address first, by `met`; empty
-            if there is none.
+            for no process manager.
         place: process manager, key and connection to the agent, once the processes of a process manager have met; None
             otherwise.
         appnum: number of this rank's section of the launcher's command line; None without a command line.

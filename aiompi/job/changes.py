@@ -13,10 +13,10 @@ class Member:
     """A process that is in a job.
 
     Attributes:
-        id: its number in the job; numbers are never used again.
-        host: name of its machine.
+        id: number of the member in the job; numbers are never used again.
+        host: name of the member's machine.
         since: when the member joined, in seconds since the epoch, by the clock of the job.
-        attributes: the attributes with which it joined.
+        attributes: the attributes with which the member joined.
     """
 
     id: int

@@ -86,7 +86,7 @@ class Companion:
     def _start_process(self, connection: int, pipe: int, seconds: float) -> bool:
         """Start the process; return True if it ends the rank.
 
-        It is not a child, because this process may wait for any child.
+        The companion is not a child of this process, because this process may wait for any child.
         """
         import fcntl  # delays the start of the companion, which rarely needs it
 
@@ -137,7 +137,7 @@ def watch(
         connection: descriptor of the connection to the agent.
         pipe: readable once the companion is closed.
         pid: of the rank.
-        rank: descriptor of the process of the rank, -1 if there is none.
+        rank: descriptor (pidfd) of the process of the rank; -1 if there is none.
         ends: False to leave the rank alone when its connection ends.
         limit: most seconds to sleep.
 

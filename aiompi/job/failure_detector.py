@@ -38,7 +38,7 @@ class FailureDetector:
 
     Args:
         engine: of the rank.
-        transports: its transports.
+        transports: transports of the rank.
         tell: sends a message to the agent; None without one.
         ending: returns True if all ranks have finalized, so that the end of a link is no failure.
         knows_all: True if the agent knows all ranks of the world and decides which have failed.
@@ -170,11 +170,11 @@ class FailureDetector:
             self._ask(control.Suspect(self._engine.processes.name(peer.rank).process, cause))
 
     def _conclude(self, peer: Endpoint, looks: int = 0) -> None:
-        """Handle a rank that has left: close its links once all its data has arrived, or after many checks.
+        """Handle a rank that has left: close its links when all its data has arrived, or after MANY_LOOKS checks.
 
         Args:
-            looks: number of checks so far. Their number is limited, because a connection that is not accepted yet may
-                falsely claim to come from the peer.
+            looks: number of checks so far. The number of checks is limited, because a connection that is not accepted
+                yet may falsely claim to come from the peer.
         """
         if any(transport.linked(peer) for transport in self._transports):
             return  # the end of its last link does this

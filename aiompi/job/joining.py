@@ -125,7 +125,7 @@ def init(
             AIOMPI_KEY_FILE names.
         rank: rank that this process wants in the job at the address; by default ranks are given in the order of
             arrival.
-        settings: instead of those of the environment and `rc`.
+        settings: replace the settings of the environment and of `rc`.
 
     Returns:
         An object that starts the rank: use it with `async with`, or `await` it and `finalize` the `World` yourself.
@@ -177,7 +177,7 @@ def join(
         key: of the job, hexadecimal or bytes; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
         attributes: data about this member that other members can read: a dict of values that msgpack can express, at
             most 64 KiB.
-        settings: instead of those of the environment and `rc`.
+        settings: replace the settings of the environment and of `rc`.
 
     Returns:
         An object that starts the membership: use it with `async with`, or `await` it and call `leave` yourself.
@@ -229,7 +229,7 @@ async def spawn(
             `parent.Merge(high=True)`.
         output: gets what ranks print: `OutputLines` to iterate over it, or any object with a method `write`; by
             default `sys.stdout`.
-        settings: instead of those of the environment and `rc`.
+        settings: replace the settings of the environment and of `rc`.
         options: more options of `aiompi-launch`, such as `["--hosts", "a:2,b:2"]`.
 
     Returns:
@@ -255,7 +255,7 @@ def key_of(key: str | bytes | None) -> bytes:
     """Return the key of a job: `key` if it is not None, otherwise the key that the environment contains.
 
     Raises:
-        AuthenticationError: there is none, or it is too short.
+        AuthenticationError: there is no key, or it is too short.
     """
     if key is None:
         key = os.environ.get(ENV_KEY)

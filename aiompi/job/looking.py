@@ -44,7 +44,7 @@ class Looking:
         self._waits = ("", 0.0)  # a wait that is not recorded, and since when it is known
 
     def look(self) -> Look:
-        """Return what the rank does; the rates count from the last look."""
+        """Return what the rank does; the rates are those since the previous look."""
         with contextlib.suppress(OSError):  # without room for records there are no rates
             self._watch()
         if self._watched is None:

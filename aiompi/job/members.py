@@ -47,7 +47,7 @@ class Job:
     """A job whose members come and go.
 
     Attributes:
-        address: "HOST:PORT", by which processes join it.
+        address: "HOST:PORT", by which processes join the job.
     """
 
     def __init__(self, address: str, driver: aio.AsyncioDriver) -> None:
@@ -75,7 +75,7 @@ class Job:
         return self._changes.read()
 
     def _enter(self, cards: list[control.MemberCard]) -> None:
-        """Take the list of members. The agent sends it again instead of changes that this process reads too slowly."""
+        """Take the list of members. If this process reads too slowly, the agent sends a new list instead of changes."""
         before, now = self._members, {card["id"]: Member(**card) for card in cards}
         if not before:
             self._members = now
@@ -157,7 +157,7 @@ class Membership:
     Attributes:
         job: the job.
         id: number of this member.
-        world: the world that it is in, None if it is in none.
+        world: the world that this member is in; None if it is in no world.
     """
 
     def __init__(self, address: str, key: bytes, attributes: Mapping[str, Any], settings: Settings | None) -> None:
@@ -477,7 +477,7 @@ async def serve(
         key: of the job, hexadecimal or bytes; a new one by default.
         at_least: smallest size of a world.
         at_most: largest number of members, None for no limit.
-        settings: instead of those of the environment and `rc`.
+        settings: replace the settings of the environment and of `rc`.
 
     Returns:
         A context manager, whose block has the job.

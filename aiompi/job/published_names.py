@@ -1,9 +1,9 @@
 """Published names: files by which processes of one user find each other's ports (MPI-2, section 5.4.4).
 
-The file of a service contains the name of its port, and the process that published it. This process removes the file
-when it ends. The file of a killed process is ignored, and overwritten when the name is published again. Files appear
-atomically: a process writes a temporary file and renames it. Temporary files of killed processes are removed when any
-name is published.
+The file of a service contains the name of its port, and says which process has published the service. That process
+removes the file when it ends. The file of a killed process is ignored, and overwritten when the name is published
+again. Files appear atomically: a process writes a temporary file and renames it. Temporary files of killed processes
+are removed when any name is published.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _path(settings: Settings, service: str) -> str:
 
 
 def _holder(path: str) -> dict[str, Any] | None:
-    """Return the entry of a service, None if there is none, or if its process has ended."""
+    """Return the entry of a service; None if the service has no entry, or the process of its entry has ended."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         with open(path, encoding="utf-8") as file:
             entry: dict[str, Any] = json.load(file)

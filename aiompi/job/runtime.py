@@ -48,7 +48,7 @@ class Runtime:
         welcome, cards: requests for the agent's two answers when this rank joins the job: the Welcome message, and all
             business cards.
         world, self_comm: communicators COMM_WORLD and COMM_SELF, valid after the start.
-        sessions: its sessions, beside COMM_WORLD.
+        sessions: sessions of this rank, beside COMM_WORLD.
         codec: serialises objects.
         on_end: called with an exit status if the job ends early and this rank has not caused it.
         parent: communicator with the processes that have spawned this one, None if there are none.
@@ -283,7 +283,7 @@ class Runtime:
 
     @property
     def label(self) -> str:
-        """Name of this rank in messages, also before it knows its number."""
+        """Name of this process in messages; it has one even before it knows its rank."""
         if self.contact is not None and not self.joined:
             return "a process that was about to become a rank"
         return f"rank {self.engine.rank}"

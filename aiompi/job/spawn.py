@@ -156,9 +156,9 @@ class Children:
         """Start a job; see `aiompi.engine.environment.Environment.start`.
 
         Args:
-            programs, port, options: as there.
-            hosts: addresses at which other hosts reach this rank. They become AIOMPI_INTERFACE of the new job, unless
-                the settings choose addresses.
+            programs, port, options: see `aiompi.engine.environment.Environment.start`.
+            hosts: addresses at which other hosts reach this rank. The addresses become AIOMPI_INTERFACE of the new job,
+                unless the settings choose addresses.
         """
         settings = self._engine.settings
         given = settings.bind or settings.interface or not hosts

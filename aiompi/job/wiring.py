@@ -37,7 +37,7 @@ class Wiring(Environment):
 
     Args:
         settings: of the rank.
-        driver: in which the rank waits.
+        driver: driver in which the rank waits.
         on_fatal: called with an error that no call can report.
 
     Attributes:
@@ -130,7 +130,7 @@ class Wiring(Environment):
         return await found
 
     def hosts(self, seen: str, bind: str) -> tuple[str, ...]:
-        """Return the addresses under which other ranks reach this one.
+        """Return the addresses under which other ranks reach this rank.
 
         Args:
             seen: address of this host in the connection to the agent or the IMPI server; empty if agent or server is on

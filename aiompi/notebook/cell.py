@@ -44,7 +44,7 @@ class Caution(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """Ranks that still run the cell some time after another rank has raised an exception."""
+    """Ranks that still run the cell `ranks.PATIENCE` seconds after another rank has raised an exception."""
 
     ranks: frozenset[int]
 

@@ -58,7 +58,8 @@ class CellInterrupts(Interrupts):
     def end_cell_at(self, frame: FrameType | None) -> None:
         """Raise a deferred interrupt as KeyboardInterrupt in the code of the cell.
 
-        If `frame` is of this code, raise it now, otherwise as soon as the call of aiompi returns to this code.
+        If `frame` belongs to the code of the cell, raise KeyboardInterrupt now, otherwise when the call of aiompi
+        returns to that code.
         """
         self._end_cell_in(frame, FILES)
 

@@ -28,11 +28,11 @@ class RanksJob:
 
     Args:
         count: number of ranks.
-        arguments: of the program that each of them is.
+        arguments: arguments of the program of the ranks.
         options: of the launcher.
 
     Attributes:
-        cell: the command that ranks carry out, or the last one.
+        cell: the command that ranks carry out, or the last command if they carry out none.
         lost: why the ranks are gone; empty while they are there.
     """
 

@@ -211,7 +211,7 @@ class _Screen:
             print_event(event)
 
     def end(self) -> None:
-        """Show the other ranks that had the warnings shown so far, and the exceptions that have not been shown."""
+        """Show which other ranks had the shown warnings, and show the exceptions that have not been shown."""
         for text, others in self._warned.items():
             if others:
                 print(f"{ranks_text(others)}, too: {text.partition(chr(10))[0]}", file=sys.stderr)

@@ -45,7 +45,7 @@ class Presses:
             raise KeyboardInterrupt
 
     def to(self, wake: Callable[[], object] | None) -> None:
-        """Set the function that each press calls, or None. If there was a press already, call the function at once."""
+        """Set the function that each press calls, or None. If a press came before, call the function at once."""
         self._wake = wake
         if wake is not None and self._pressed:
             wake()

@@ -42,8 +42,8 @@ class Processes:
 
         Args:
             ranks: at least one.
-            used: the seconds of CPU that they had used before.
-            verb: what the ranks that had CPU do, such as "run".
+            used: CPU seconds that the ranks had used at an earlier time.
+            verb: verb for the ranks that have got CPU time, such as "run".
             rest: rest of the sentence after `verb`.
         """
         starved = {rank for rank in ranks if rank in used and self._is_starved(rank, used[rank])}

@@ -190,7 +190,7 @@ class Worker:
         self._how = "well"
 
     def end(self) -> list[Any]:
-        """Tell the notebook that a command is done; return the requests of all event sends, for the caller to await."""
+        """Tell the notebook that a command is done; return the send requests of all events, which the caller awaits."""
         print(MARK, file=sys.stderr, flush=True)
         self.tell(Done("interrupted" if self.interrupts.come else self._how))  # type: ignore[arg-type]
         sends, self._sent = self._sent, []

@@ -107,10 +107,10 @@ class Codec(PlainCodec):
     is_large = staticmethod(steps.is_large)
 
     def dumps_in_steps(self, obj: Any) -> Generator[None, None, tuple[list[Segment], int]]:
-        """Do the same as `dumps` for a large object, in steps. The object must not change before the last step.
+        """Do what `dumps` does for a large object, in steps. The object must not change before the last step.
 
         Raises:
-            RuntimeError: it has changed.
+            RuntimeError: the object has changed.
         """
         try:
             return (yield from self._packed_in_steps(obj))
@@ -174,7 +174,7 @@ class Codec(PlainCodec):
         return nbytes > steps.LARGE_BYTES and not is_pickle(message)
 
     def loads_in_steps(self, message: bytes | bytearray | memoryview) -> Generator[None, None, Any]:
-        """Do the same as `loads`, in steps."""
+        """Do what `loads` does, in steps."""
         try:
             view = memoryview(message).cast("B")
             body, buffers = _split(view) if view[0] == _BUFFERS else (view, [])
@@ -238,7 +238,7 @@ class Codec(PlainCodec):
         return _tagged(encoder.tags, body, encoder.buffers)
 
     def _dumps_pickle(self, obj: object, output: Output | None) -> tuple[list[Segment], int]:
-        """Pickle an object, into a file if there is one."""
+        """Pickle an object, into the file `output` if it is not None."""
         buffers: list[memoryview] = []
 
         def keep_in_band(buffer: pickle.PickleBuffer) -> bool:
@@ -336,7 +336,7 @@ def _hooks(decoder: Decoder, tags: bytes | None) -> dict[str, Any]:
 
     Args:
         decoder: makes the objects.
-        tags: type tags of the arrays; None: they are lists.
+        tags: type tags of the arrays; None if all arrays are lists.
     """
     hooks: dict[str, Any] = {"ext_hook": decoder.extension, "strict_map_key": False, "unicode_errors": "surrogatepass"}
     if tags is not None:

@@ -30,7 +30,7 @@ def state(obj: Any) -> tuple[str, list[Any]]:
     """Return the state of an instance.
 
     Returns:
-        Its class as "module:qualname", and the values of its fields, in order.
+        The class of the instance as "module:qualname", and the values of its fields, in order.
 
     Raises:
         InexpressibleError: the instance has state besides its fields, or its class customizes pickling.

@@ -1,4 +1,4 @@
-"""Encoding: makes a tree that msgpack packs, the type tags of its arrays, and out-of-band buffers from an object."""
+"""Encoding: converts an object to a tree that msgpack packs, type tags of its arrays, and out-of-band buffers."""
 
 from __future__ import annotations
 

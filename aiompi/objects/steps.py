@@ -1,7 +1,7 @@
 """Encoding and decoding of large objects in steps, between which an event loop can do other work.
 
-The messages are those that `Codec` makes at once. A step encodes about STEP_ITEMS items of containers, or decodes
-STEP_BYTES bytes. `pickles` does the same for objects that msgpack cannot express.
+The messages equal those that `Codec` makes in one step. A step encodes about STEP_ITEMS items of containers, or decodes
+STEP_BYTES bytes. `pickles` encodes and decodes in steps the objects that msgpack cannot express.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Body:
 
         Raises:
             InexpressibleError: the container contains itself, or an object that only pickle can express.
-            RuntimeError: the number of its items has changed since the first step.
+            RuntimeError: the number of the container's items has changed since the first step.
         """
         kind, encoder = type(obj), self._encoder
         if kind not in _TAGS:

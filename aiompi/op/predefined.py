@@ -70,7 +70,7 @@ def _elementwise(name: str) -> Kernel:
 
 
 def _extreme_with_index(name: str) -> Kernel:
-    """Return a kernel that takes the pair of `invec` if its value wins, or at equal values its lower index (4.9.3)."""
+    """Return a kernel that takes the pair with the winning value, or if values are equal, the lower index (4.9.3)."""
 
     def kernel(invecs: Iterable[Vector], inoutvec: Vector, datatype: Datatype) -> None:
         beats = getattr(np, name)

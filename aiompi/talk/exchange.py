@@ -183,7 +183,7 @@ class Exchange:
             self._listen(core, rank)
 
     def _arrived(self, core: Communicator, rank: int, receive: Request[Any]) -> bool:
-        """Take a message; return False if none of the rank follows."""
+        """Take a message; return False if no further message of its sender follows."""
         error = receive.exception()
         if error is None and not receive.cancelled():
             try:

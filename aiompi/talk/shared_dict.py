@@ -46,7 +46,7 @@ class _Write(NamedTuple):
 
     Attributes:
         world: number of the world.
-        number: of the write, among those of its writer.
+        number: number of the write among the writes of its writer.
         oldest: number of the writer's first write without a result so far.
         operation: "set", "delete", "compare and set" or "add".
         dict: name of the dict.
@@ -72,7 +72,7 @@ class _Change(NamedTuple):
         world: number of the world.
         place: number of the change in this world, from 1 on.
         writer: name of the member that has sent the write.
-        number, oldest, dict, key: those of the write.
+        number, oldest, dict, key: see the fields of the write.
         value: the new value, encoded; None if the key is deleted.
         changes: False for a write that changes nothing.
         result: of the write, if it has no error.
@@ -207,10 +207,10 @@ class Dicts:
         """Begin to be in a world, before its lines go on.
 
         Args:
-            world: its number.
-            names: of its members, by rank.
+            world: number of the world.
+            names: names of the world's members, by rank.
             rank: of this member.
-            state: the copies that all take; None if all have the same.
+            state: copies of the dicts that all members take; None if the members have equal copies already.
 
         Raises:
             RemoteProtocolError: the copies are malformed.

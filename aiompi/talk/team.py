@@ -50,7 +50,7 @@ class _Introduction(NamedTuple):
         name: name of the member, unique among the members of all jobs.
         births: name of each member to which the sender has a line -> number of the world in which that line began.
         era: number of jobs in which the team has been so far.
-        version: of its shared dicts.
+        version: version of the member's shared dicts.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Team(Talking):
     Args:
         address: "HOST:PORT" of an open job; see `join`.
         key: of the job at the address; see `join`.
-        attributes: what other members learn of this one; see `join`.
+        attributes: data about this member that other members can read; see `join`.
         settings: replace the settings of the environment and of `rc`.
 
     """

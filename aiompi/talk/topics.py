@@ -72,7 +72,7 @@ def _current_task() -> asyncio.Task[Any] | None:
 class Subscription:
     """The publications of a topic, an asynchronous iterator over their objects.
 
-    It ends when this member leaves, or by `close`. A subscription that nothing refers to is closed.
+    The iteration ends when this member leaves, or by `close`. A subscription that nothing refers to is closed.
 
     Attributes:
         dropped: number of objects that were dropped, because the subscription was full.
@@ -244,7 +244,7 @@ class Topics:
             self._before -= 1
 
     def _await(self, number: int) -> asyncio.Future[Line]:
-        """Return a future that is done when all members have taken a publication; it yields the last member's line."""
+        """Return a future that is done when all members have taken a publication; its result is the last one's line."""
         future: asyncio.Future[Line] = asyncio.get_running_loop().create_future()
         self._awaited[number] = {line for line in self.exchange.lines if line.error is None}, future
         return future

@@ -26,8 +26,8 @@ class EachRank:
 
     Args:
         name: of the fixture.
-        function: makes it, or yields it; None for `world`.
-        args, kwargs: of the function, among them other fixtures of this kind.
+        function: function that returns or yields the value; None for `world`.
+        args, kwargs: arguments of the function, which may be placeholders themselves.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Kind(NamedTuple):
     Attributes:
         size: number of ranks.
         threads: value of OMP_NUM_THREADS; None for the value in this process.
-        hosts: of the ranks, as `aiompi-launch --hosts` takes them; empty for this machine.
+        hosts: hosts of the ranks, in the form of `aiompi-launch --hosts`; empty for this machine.
     """
 
     size: int
@@ -132,7 +132,7 @@ class Job:
 
         Args:
             order: the test.
-            seconds: that it may take.
+            seconds: time limit of the test.
         """
         if self.broken:
             return Result({}, {}, self._cause())
@@ -197,7 +197,7 @@ class _Run:
 
     Args:
         links: to the ranks.
-        seconds: that the test may take.
+        seconds: time limit of the test.
         on_begin: called when all ranks have begun the test.
 
     Attributes:

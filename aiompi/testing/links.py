@@ -123,7 +123,7 @@ class Listener:
 
     Attributes:
         address: for `connect`.
-        key: which workers prove.
+        key: key that the workers must prove.
     """
 
     def __init__(self, path: str | None) -> None:

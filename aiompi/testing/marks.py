@@ -49,7 +49,7 @@ class Limits(NamedTuple):
     """The other arguments of the mark `mpi`.
 
     Attributes:
-        seconds: that the test may take, None for the default.
+        seconds: time limit of the test; None for the default.
         threads: value of OMP_NUM_THREADS; None for the value in this process.
     """
 

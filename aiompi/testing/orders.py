@@ -10,7 +10,7 @@ class Setting(NamedTuple):
     """The process for which a worker runs tests.
 
     Attributes:
-        args: of pytest.
+        args: arguments of pytest.
         directory: working directory.
         path: sys.path.
         basetemp: parent of the temporary directories of its workers.
@@ -26,7 +26,7 @@ class Order(NamedTuple):
     """A test to run.
 
     Attributes:
-        nodeid: its id.
+        nodeid: id of the test.
         following: id of the test that the worker probably runs next; fixtures that it shares stay set up. Empty if none
             follows.
     """
@@ -44,7 +44,7 @@ class Warned(NamedTuple):
 
     Attributes:
         packed: the warning, pickled; empty if the warning cannot be pickled.
-        text: its class and its text.
+        text: class and text of the warning.
         filename: of the line.
         lineno: number of the line.
     """

@@ -133,7 +133,7 @@ def merge(item: pytest.Item, reports: Mapping[int, pytest.TestReport], size: int
 def of_test(
     item: pytest.Item, of_ranks: Mapping[int, Sequence[pytest.TestReport]], size: int, result: Result
 ) -> list[pytest.TestReport]:
-    """Return the reports of a test from those of its ranks.
+    """Return the reports of a test, made from the reports of its ranks.
 
     Args:
         item: the test.

@@ -73,7 +73,7 @@ class TaskTest:
     Args:
         item: the test.
         size: number of ranks.
-        seconds: that the test may take.
+        seconds: time limit of the test.
     """
 
     def __init__(self, item: pytest.Function, size: int, seconds: float) -> None:

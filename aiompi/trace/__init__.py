@@ -1,7 +1,7 @@
 """Traces: what the ranks of a job did, when, and for which ranks they waited.
 
-`aiompi-launch --trace DIR` records a job from its start to its end. `start` records a rank from then on, such as one
-of a service.
+`aiompi-launch --trace DIR` records a job from its start to its end. `start` records a rank, such as a rank of a
+service, from the call on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def start(comm: object, directory: str | os.PathLike[str]) -> Recording:
             needs a new one.
 
     Returns:
-        The recording, which `stop` ends. It is a context manager that does so.
+        The recording, which `stop` ends. It is also a context manager, which calls `stop` at its end.
 
     Raises:
         LocalProtocolError: this rank is recorded already.

@@ -57,10 +57,10 @@ class Waiting:
 
     Attributes:
         state: one of the constants above, such as AT_DISK.
-        begin: of the waiting, in seconds from the begin of the trace.
-        seconds: of waiting.
-        operation: that has waited.
-        cause: operation of another rank that was late; None if there is none.
+        begin: begin of the wait, in seconds from the begin of the trace.
+        seconds: duration of the wait.
+        operation: operation in which the rank has waited.
+        cause: late operation of another rank that caused the wait; None if no operation caused it.
     """
 
     state: str
@@ -276,12 +276,12 @@ class Late:
     """Work of a rank for which others have waited.
 
     Attributes:
-        rank: its rank.
+        rank: the rank.
         place: the call to which the rank came late, or in which it waited for a disk.
         after: the rank's previous call, after which it computed; `NOWHERE` if there is none.
-        seconds: that all others have waited.
-        times: how often.
-        at_disk: True if it waited for a disk.
+        seconds: sum of the waits of all other ranks.
+        times: how often the rank was late.
+        at_disk: True if the late rank waited for a disk.
         locked: the part of `seconds` in which others waited for a lock that the rank held.
     """
 
@@ -476,7 +476,7 @@ class Step:
     """A part of the critical path: the work of one rank, up to a call.
 
     Attributes:
-        rank: its rank.
+        rank: the rank.
         place: call that ends the part.
         begin, end: in seconds from the begin of the trace.
     """

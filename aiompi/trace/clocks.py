@@ -43,7 +43,7 @@ def clocks(hosts: Iterable[str], messages: dict[tuple[str, str], list[_Pair]]) -
     same time, the error of a clock is less than the sum of their two delays.
 
     Args:
-        hosts: names; the clock of the first one is that of the trace.
+        hosts: names of the hosts; the clock of the first host is the clock of the trace.
         messages: (sender, receiver) -> for each message, the time of its send and the time of its arrival.
     """
     left = [*hosts]

@@ -184,7 +184,7 @@ def _shares(trace: Trace, found: list[Waiting], edges: Any) -> dict[int, dict[st
 
 
 def _covered(spans: list[tuple[float, float]], edges: Any) -> Any:
-    """Return the part of each column that spans of time cover. It is above 1 if spans lie over each other."""
+    """Return the part of each column that spans of time cover; more than 1 if spans overlap."""
 
     def before(times: Any) -> Any:  # seconds that have passed at each edge since each of the times
         times = np.sort(times)

@@ -64,12 +64,12 @@ class Operation:
     Attributes:
         rank: of the rank that made it.
         kind, way: see `aiompi.core.pure.recorder`.
-        begin: of the call.
+        begin: begin of the call.
         wait: when the program began to wait for the operation; None if it never waited.
-        end: its completion; None if the trace ends before.
+        end: completion of the operation; None if the trace ends before it.
         context, peer, tag, nbytes: of the message. For a collective, `peer` is the root or -1, and `tag` its number.
-        place, wait_place: the calls that began it and waited for it.
-        algorithm: of a collective, where it is known.
+        place, wait_place: the call that began the operation, and the call that waited for it.
+        algorithm: algorithm of a collective, if it is known.
         answers: True for a receive of the answer of a window's target.
         other: the matching receive of a send, or the matching send of a receive. Notices and partitioned messages have
             matches too.
@@ -107,13 +107,13 @@ class Rank:
     """What one rank has recorded.
 
     Attributes:
-        number: its rank.
+        number: number of the rank.
         host: name of its machine.
         operations: in the order of their begins.
         lost: number of records that later ones have overwritten.
         ended: True if the recording was stopped, False if the rank was killed or is still running.
         seconds: from the first record to the last.
-        clock: of its machine, which all ranks of one boot share.
+        clock: identity of the machine's clock, which all ranks on one boot of a machine share.
     """
 
     number: int
@@ -213,7 +213,7 @@ class Names:
 
 
 def _forget_callers(ranks: Iterable[Names]) -> None:
-    """Forget uninformative callers: module-level lines that are the only caller of a place, such as one of `main`."""
+    """Forget uninformative callers: module-level lines that are the only caller of a place, such as `main()`."""
     callers: dict[Place, set[object]] = defaultdict(set)
     for names in ranks:
         for place in names.places.values():
@@ -305,7 +305,10 @@ def _match(ranks: dict[int, Rank]) -> None:
 
 
 def meetings(ranks: dict[int, Rank]) -> Iterable[list[Operation]]:
-    """Return the operations of each collective. Runs of a persistent one share a number; order tells them apart."""
+    """Return the operations of each collective.
+
+    Runs of a persistent collective share a number; their order tells them apart.
+    """
     lossy = any(rank.lost for rank in ranks.values())
     found: dict[tuple[int, int, int], list[Operation]] = defaultdict(list)
     for rank in ranks.values():
@@ -343,7 +346,7 @@ def _joint(ranks: dict[int, Rank]) -> Iterator[tuple[str, str, float, float]]:
 
 
 def _align(ranks: dict[int, Rank]) -> None:
-    """Give all operations the time of one clock, that of the first rank; see `aiompi.trace.clocks`."""
+    """Convert the times of all operations to the clock of the first rank; see `aiompi.trace.clocks`."""
     clock_of = {number: rank.clock for number, rank in sorted(ranks.items())}
     if len({*clock_of.values()}) < 2:
         return

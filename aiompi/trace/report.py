@@ -36,7 +36,7 @@ class Section:
 
     Attributes:
         title: heading.
-        columns: names of the columns of its table, () if there is none.
+        columns: names of the columns of the table; () if the section has no table.
         rows: of the table.
         lines: sentences after the table.
     """

@@ -31,7 +31,7 @@ class Watched:
     """The files of a rank that is being recorded.
 
     Args:
-        path: of its records.
+        path: path of the file with the records.
 
     Raises:
         InvalidArgumentError: the file is no trace.

@@ -37,7 +37,7 @@ class StreamParser(Protocol):
 
     @property
     def landing(self) -> object | None:
-        """The message that is being read straight into its destination, None if there is none."""
+        """The message that is being read straight into its destination; None if no message is being read."""
 
     def get_buffer(self) -> memoryview: ...
 
@@ -220,8 +220,8 @@ class Connection(Link):
     def _cannot_write(self, error: OSError) -> None:
         """Write nothing more.
 
-        If the peer has closed the connection, the read handler reports the loss. It first reads the peer's last frames,
-        which may give the cause.
+        If the peer has closed the connection, the read handler reports the loss. The handler first reads the peer's
+        last frames, which may give the cause.
         """
         if not isinstance(error, ConnectionError):
             self.lost(describe(error))

@@ -136,8 +136,8 @@ class Limits(NamedTuple):
 
     Attributes:
         timeout: seconds for all connects, and again for the hello.
-        retries: True to try again if the other side closes the connection before it has sent a byte. A side with too
-            many connections in their hello does so.
+        retries: True to try again if the other side closes the connection before it has sent a byte. A side that has
+            too many connections in their hello closes a connection in this way.
         wait_for_hello: True to wait for the hello without a limit, because the other side may be computing. Another
             event then reports the end of the other side.
     """
@@ -193,7 +193,7 @@ class Dialling:
         self._next()
 
     def _next(self) -> None:
-        """Begin with the next address. The last one left gets all the remaining time."""
+        """Begin with the next address. The last address gets all the remaining time."""
         timeout = max(0.0, self._deadline - self._driver.now())
         self._family, self._target = self._addresses.popleft()
         if self._addresses or self._unanswered:

@@ -88,7 +88,7 @@ class HostLink(Connection):
         return super().send(header, payload, owner)
 
     def detach(self, owner: BufferOwner, lent: bool) -> None:
-        """Copy the whole queue, because of a message's packets only the last refers to the message's owner."""
+        """Copy the whole queue, because only the last packet of a message refers to the owner of the message."""
         self._queue = deque((bytes(piece), other) for piece, other in self._queue)
 
     def _readable(self) -> None:

@@ -122,7 +122,7 @@ class Loopback(Transport):
         return LoopbackLink(self.hub, to)
 
     def close(self) -> None:
-        """Part from the hub; the other engines learn that this rank has ended."""
+        """Leave the hub, so that the other engines learn that this rank has ended."""
         self.hub.recoveries.pop(self.engine.rank, None)
         if self.hub.engines.pop(self.engine.rank, None) is not None:
             for engine in [*self.hub.engines.values()]:

@@ -49,7 +49,7 @@ class AgentRecovery:
         return request
 
     def agreed(self, result: control.Agreed) -> None:
-        """Take the result of an agreement. From now on this rank knows its failed members to be failed."""
+        """Take the result of an agreement, and note the failures of the members that it lists."""
         failed = [rank for rank in map(self._engine.processes.of_job, result.failed) if rank is not None]
         for rank in failed:
             self._gone(rank)

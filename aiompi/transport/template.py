@@ -37,7 +37,7 @@ class Site:
 
 
 class Transport(ABC):
-    """Makes links from this rank to others, and accepts theirs.
+    """Makes links from this rank to other ranks, and accepts links from them.
 
     A link carries frames in order. Each rank sends only on its first link to a peer. So the two directions may use
     different links, and two connections that both ranks make at the same time need no arbitration. A link that breaks

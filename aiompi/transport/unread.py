@@ -13,7 +13,7 @@ MAX_UNREAD: Final = 2**21
 
 
 class Unread:
-    """Counts the frames without payload in the queue of a connection. It is the `BufferOwner` of each of these frames.
+    """Counts the frames without payload in the queue of a connection, and is the `BufferOwner` of each of them.
 
     Attributes:
         frames: number of frames, including dropped ones.

@@ -327,7 +327,7 @@ class Mutex(_Block):
     """A lock that one process holds at a time. Processes get it in the order of their requests.
 
     Args:
-        recursive: True to let the process that holds it acquire it again.
+        recursive: True to let the process that holds the lock acquire it again.
         comm: intracommunicator.
         info: has no effect.
     """
@@ -506,7 +506,7 @@ class Condition(_Block):
         return self.notify(self._mutex._shared.comm.size)
 
     def free(self) -> None:
-        """Free the condition, and its lock if the condition has made it; a collective call."""
+        """Free the condition, and its lock if the condition has created that lock; a collective call."""
         self._freed = True
         if self._owned:
             self._mutex.free()

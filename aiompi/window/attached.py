@@ -10,7 +10,7 @@ from aiompi.window.target import Accessor, Area
 
 
 class Attached:
-    """Regions of memory, none of which overlaps another one."""
+    """Regions of memory that do not overlap."""
 
     __slots__ = ("_regions", "_starts")
 

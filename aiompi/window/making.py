@@ -38,10 +38,10 @@ class _Card(NamedTuple):
     """The description of a rank's window that the rank sends to the others.
 
     Attributes:
-        error: why the rank has no window; empty if it has one.
-        size, unit: bytes of its window, and of a displacement.
+        error: why the rank has no window; empty if it has a window.
+        size, unit: bytes of the rank's window, and bytes of a displacement.
         boot, namespace: the `Machine` of the rank; ("", 0) if no other process can map the rank's memory.
-        pid, fd, nbytes: process and descriptor of the memory, and its size.
+        pid, fd, nbytes: process and descriptor of the memory, and size of the memory.
         address: address of the program's own memory if other processes may copy that memory; otherwise 0.
         form: form of the core.
     """

@@ -25,7 +25,7 @@ class Machine(NamedTuple):
 
     @classmethod
     def here(cls) -> Machine | None:
-        """Return the machine of this process; None where it cannot be found out."""
+        """Return the machine of this process; None if the system does not tell it."""
         try:
             with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
                 return cls(file.read().strip(), os.stat("/proc/self/ns/pid").st_ino)

@@ -53,7 +53,7 @@ def request(kind: Kind, answer: int, *arguments: Any, data: Payload = ()) -> tup
 
     Args:
         kind: kind of the request.
-        answer: tag of the answer; 0 if none is wanted.
+        answer: tag of the answer; 0 for a request without an answer.
         arguments: see `Kind`.
         data: pieces that follow the head.
     """

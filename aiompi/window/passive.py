@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Locks:
-    """The locks of other ranks that this rank holds, takes or gives back.
+    """The locks of ranks that this rank holds, takes or releases.
 
     Args:
         window: the window.
         epochs: the epochs of the window.
 
     Attributes:
-        held: target -> True if this rank holds its lock alone.
+        held: target whose lock this rank holds -> True if this rank holds it exclusively.
         all_held: True between Lock_all and Unlock_all.
     """
 
@@ -133,13 +133,13 @@ class Locks:
     async def _take(
         self, call: EpochCall, operation: str, ranks: Sequence[int], *, exclusive: bool, every: bool
     ) -> bool:
-        """Take the locks of some ranks, or of none of them.
+        """Take the locks of all given ranks, or no lock.
 
         Args:
-            call: which waits, until it is given up.
+            call: the waiting call; it stops waiting when it is given up.
             operation: the call in words.
-            ranks: whose locks it takes.
-            exclusive: True to hold them alone.
+            ranks: ranks whose locks to take.
+            exclusive: True for exclusive locks, False for shared locks.
             every: False if ranks that have failed are left out.
 
         Returns:
@@ -208,9 +208,9 @@ class Locks:
         """Take the lock of a rank; return False if the call is given up, or if `rank` has failed and is not required.
 
         Args:
-            call: which waits, until it is given up.
+            call: the waiting call; it stops waiting when it is given up.
             rank: rank.
-            exclusive: True to hold it alone.
+            exclusive: True for an exclusive lock, False for a shared lock.
             required: False if a rank that has failed is left out.
 
         Raises:

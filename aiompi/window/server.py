@@ -66,7 +66,7 @@ class Server:
         }
 
     def start(self) -> None:
-        """Serve all requests that are there, and wait for the next one."""
+        """Serve all requests that have come, and wait for the next request."""
         while not self._window.freed:
             try:
                 receive = self._window.comm.irecv(None, ANY_SOURCE, REQUESTS)

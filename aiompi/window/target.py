@@ -236,7 +236,7 @@ class Accessor:
             number: of the operation.
             basic: type of the elements.
             message: the operands, None for NO_OP.
-            before: gets the former values of the elements; None if nobody wants them.
+            before: memory for the former values of the elements; None if they are not wanted.
         """
         if self._words is None or number >= IN_CORE or basic.dtype is None:
             return not area.nbytes
@@ -281,7 +281,7 @@ class Accessor:
         self.write(area, old)
 
     def swap(self, start: int, message: memoryview, expected: memoryview, before: memoryview) -> bool:
-        """Compare and swap an element atomically; if only its owner can do so, change nothing and return False.
+        """Compare and swap an element atomically; if only its owner can do this, change nothing and return False.
 
         Args:
             start: position of the element.

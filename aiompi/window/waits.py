@@ -28,7 +28,7 @@ class EpochCall(Schedule[None]):
             locks waits until then.
 
     Attributes:
-        given_up: True once the program does not wait for it any more.
+        given_up: True once the program has stopped waiting for the call.
         undo: function that takes back the effect of the call; None while the call has had no effect.
     """
 

@@ -60,7 +60,7 @@ class Target:
     """What an origin knows of one rank of a window.
 
     Attributes:
-        size: bytes of its window.
+        size: bytes of the rank's window.
         unit: bytes of a displacement.
         accessor: the memory of the rank; None if that memory is not mapped here.
         address: address of the program's own window memory in the target's process, if that process is on this host;
@@ -84,17 +84,17 @@ class Window(Origin):
     Args:
         comm: a duplicate of the communicator of the window, for its messages alone.
         parent: the communicator of the window.
-        flavor: how it was made, a constant such as WIN_FLAVOR_ALLOCATE.
+        flavor: how the window was made, a constant such as WIN_FLAVOR_ALLOCATE.
         targets: what this rank knows of each rank.
         memory: memory of this rank, None for a dynamic window.
 
     Attributes:
         attached: memory that this rank has attached to a dynamic window.
         attributes, errhandler, hints: see the communicator's.
-        epochs: which accesses this rank may make now.
+        epochs: the open epochs, which say which accesses this rank may make now.
         opener: the communicator object of the program's API (asyncio or blocking) with which the program has made the
             window.
-        own: the target that this rank is.
+        own: the `Target` of this rank itself.
         server: serves the requests of other ranks to this rank.
         shared: the memory of each rank, if Allocate_shared has made the window; otherwise empty.
     """

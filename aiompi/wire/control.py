@@ -101,7 +101,7 @@ class Join(NamedTuple):
     """A rank joins.
 
     Attributes:
-        pid: of its process.
+        pid: id of the rank's process.
         namespace: pid namespace of `pid` (`aiompi.wire.liveness.namespace`).
         world: generation of the rank's world in an open job; 0 in any other job.
     """
@@ -196,7 +196,7 @@ class Report(NamedTuple):
     """A wait report of the rank.
 
     Attributes:
-        number: of the request, 0 if there was none.
+        number: number of the request that the report answers; 0 if there was no request.
         report: an `aiompi.wire.wait_report.WaitReport`, packed.
     """
 
@@ -227,7 +227,7 @@ class Looked(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """A process has failed, and the job goes on. A rank sends this before it ends with an error."""
+    """A process has failed, and the job goes on. A rank sends this message before it ends with an error."""
 
     process: int
     cause: str
@@ -241,7 +241,7 @@ class Suspect(NamedTuple):
 
 
 class Obituary(NamedTuple):
-    """Processes of a spawned job have failed. Its launcher reports this to the process that has started the job.
+    """Processes of a spawned job have failed. The job's launcher reports this to the process that has spawned the job.
 
     Attributes:
         job: id of the spawned job.
@@ -271,7 +271,7 @@ class Agree(NamedTuple):
     Attributes:
         context: id of the communicator.
         number: index of the agreement on the communicator, the same at all members.
-        members: all its members, the same from each of them.
+        members: all members of the communicator; each member sends the same list.
         flag: 64 bits; the result is the bitwise AND of the flags of all members.
         proposal: a number; the result is the largest proposal.
         acknowledged: the failed members that this rank has acknowledged.
@@ -320,7 +320,7 @@ class MemberCard(TypedDict):
 
 
 class Enter(NamedTuple):
-    """A process becomes a member. `pid` and `namespace` are as in `Join`; `host` is the name of its machine."""
+    """A process becomes a member. `pid` and `namespace` are as in `Join`; `host` is the name of the machine."""
 
     pid: int
     namespace: str
@@ -373,8 +373,8 @@ class Assembled(NamedTuple):
 
     Attributes:
         number: as in `Assemble`.
-        generation: of the world, from 1 on; 0 if there is none.
-        rank: of the member in the world.
+        generation: generation of the world, from 1 on; 0 if there is no world.
+        rank: rank of the member in the world.
         members: the ids of all members of the world, by rank.
         cause: why there is no world.
     """

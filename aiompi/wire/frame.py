@@ -128,7 +128,7 @@ class Waste:
     """Discards the payload of a frame after an error.
 
     Args:
-        length: its bytes.
+        length: length of the payload in bytes.
     """
 
     __slots__ = ("_length", "filled", "memory")
@@ -169,7 +169,7 @@ class Offer(Protocol):
         """Copy up to `most` bytes of a message of `length` bytes, beginning at byte `start`.
 
         Args:
-            memory: for the whole message; bytes for which it has no room are dropped.
+            memory: destination of the whole message; bytes for which it has no room are dropped.
 
         Returns:
             The offset up to which the message has been copied. If no more can be copied, the offset is `length`, and
@@ -180,7 +180,7 @@ class Offer(Protocol):
         """Return True if the copied bytes are the message as sent; if not, the receiver must request it by CTS."""
 
     def close(self, wait: bool = True) -> bool:
-        """Keep other processes from writing into the memory; return False if one still writes and may go on.
+        """Keep other processes from writing into the memory; return False if a process is still writing and may go on.
 
         With `wait` the call waits until no process writes.
         """

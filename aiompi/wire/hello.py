@@ -99,8 +99,8 @@ def pair_keys(master: bytes, own: int, others: range) -> bytes:
     """Return the keys that one process shares with each of `others`, PAIR_KEY_BYTES each.
 
     Args:
-        master: secret from which the pair keys are derived. Only the process that distributes the keys knows it: the
-            agent of a job, or the leaders of two groups that connect.
+        master: secret from which the pair keys are derived. Only the process that distributes the keys knows this
+            secret: the agent of a job, or the leaders of two groups that connect.
         own: number of the process.
         others: numbers of the other processes; `own` may be among them.
     """
@@ -120,7 +120,7 @@ class Namespace:
         own: number of this process.
         members: number of a member in the namespace -> number by which this process knows the member.
         open: True if further processes may join.
-        pairs: keys that this process shares with the others, as `pair_keys` returns them.
+        pairs: keys that this process shares with each of the other processes, as `pair_keys` returns them.
         first: number of the process to which the first of `pairs` belongs.
         launched: True if each other process has a `rank_key` in place of `key`.
     """
@@ -185,10 +185,10 @@ class Handshake:
     result of `data_to_send`.
 
     Args:
-        channel: what protects the connection at this end.
+        channel: how this end protects the connection.
 
     Attributes:
-        channel: what protects the connection, at both ends once `done`.
+        channel: how the connection is protected; once `done`, the same at both ends.
         key: key that both sides prove; of an acceptor, valid once `answered`.
         needed: bytes still to read before the next step.
         done: True if the peer has proven the key; after `bind`, True if it has proven the key over the channel.
@@ -279,7 +279,7 @@ class Connector(Handshake):
         role: ROLE_PEER, ROLE_CONTROL or ROLE_HOST.
         rank: rank of this process, RANK_ANY if it has none yet.
         target: rank of the acceptor; RANK_AGENT if the acceptor is the agent or an IMPI host.
-        channel: what protects the connection at this end.
+        channel: how this end protects the connection.
         namespace: id of the namespace to which the ranks belong.
     """
 
@@ -313,7 +313,7 @@ class Acceptor(Handshake):
     Args:
         namespaces: by id, the namespaces in which others may address this process.
         role: role that the connection must have.
-        channel: what protects the connection at this end.
+        channel: how this end protects the connection.
 
     Attributes:
         namespace: the namespace of the connection, valid once `answered`.

@@ -72,7 +72,7 @@ class Stops:
 
         Args:
             number: of the process, for the caller.
-            pid: its id.
+            pid: id of the process.
         """
         if not is_stopped(pid):
             del self._counts[number]

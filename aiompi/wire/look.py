@@ -22,16 +22,16 @@ class Look(NamedTuple):
 
     Attributes:
         rank: rank in the world; -1 for a member of an open job that is in no world.
-        host: name of its machine.
+        host: name of the rank's machine.
         state: "runs"; "waits"; "ended" if the rank has stopped its recording; "gone" if its process has ended without
             stopping the recording. The launcher adds further states, such as "starts", "computes" for a rank that does
             not answer, "left" and "failed".
-        seconds: for how long it waits; 0.0 where its clock cannot be read.
+        seconds: seconds that the rank has waited; 0.0 if its clock cannot be read.
         place: the waiting call and its source line; for a failed rank, the cause of the failure.
-        peer: the process for which it waits, -1 if that may be any.
-        messages: messages that it has sent and received, per second.
+        peer: the process for which the rank waits; -1 if it waits for any process.
+        messages: messages that the rank sends and receives, per second.
         nbytes: bytes of these messages, per second.
-        cpu: cores that it uses; None for a rank on another machine.
+        cpu: number of cores that the rank uses; None for a rank on another machine.
         memory: resident bytes; None for a rank on another machine.
     """
 

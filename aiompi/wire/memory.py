@@ -31,11 +31,11 @@ def create(nbytes: int, *, own: bool = False) -> tuple[int, mmap.mmap]:
     """Create memory filled with zeros.
 
     Args:
-        nbytes: its size.
+        nbytes: size of the memory.
         own: True to make the memory read-only for other processes; kernels before Linux 5.1 do not enforce this.
 
     Returns:
-        Its descriptor, which the caller passes on and closes, and the memory.
+        The descriptor of the memory, which the caller passes on and closes, and the memory.
 
     Raises:
         OSError: memory or descriptors are exhausted.
@@ -58,13 +58,13 @@ def accept(fd: int, nbytes: int, *, own: bool = True) -> mmap.mmap:
     """Map memory that another process has passed, after checking its seals and its size.
 
     Args:
-        fd: its descriptor, which the caller must close.
-        nbytes: its size.
+        fd: descriptor of the memory, which the caller must close.
+        nbytes: size of the memory.
         own: False if this process only reads it.
 
     Raises:
-        RemoteProtocolError: it is not sealed, or of another size.
-        OSError: it cannot be mapped.
+        RemoteProtocolError: the memory is not sealed, or has another size.
+        OSError: the memory cannot be mapped.
     """
     try:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)

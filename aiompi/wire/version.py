@@ -57,8 +57,8 @@ def check(received: bytes | bytearray) -> None:
     """Check the banner of the other end, as far as it has arrived.
 
     Raises:
-        OtherVersionError: it has another protocol.
-        RemoteProtocolError: it is not aiompi.
+        OtherVersionError: the other end has another protocol.
+        RemoteProtocolError: the other end is not aiompi.
     """
     if not received.startswith(MAGIC[: len(received)]):
         raise RemoteProtocolError("connection from a stranger: it does not speak aiompi's protocol")

@@ -26,11 +26,11 @@ class Wait(NamedTuple):
 
     Attributes:
         call: name and arguments, such as "Recv(source=1, tag=5)".
-        place: line of the program that called it, such as "app.py:12".
-        seconds: how long it has been waiting.
+        place: line of the program that made the call, such as "app.py:12".
+        seconds: how long the call has been waiting.
         comm: name of the communicator for messages; empty if there is none.
         on: world ranks for which the call waits; empty if these are unknown, or if any rank can end the wait.
-        algorithm: of a collective; may be empty.
+        algorithm: algorithm of a collective; may be empty.
         context: context id of the communicator. It identifies a collective together with `number`.
         number: count of collectives on the communicator, from 1; 0 for other calls.
         members: world ranks of the communicator of a collective.

@@ -61,7 +61,7 @@ class HostsSpec(NamedTuple):
 
     Attributes:
         names: of the hosts.
-        ranks: of each host.
+        ranks: ranks of each host.
         starter: how agents are started on the hosts: one of `starters.STARTERS`, with options for it.
         files: paths below the working directory that are copied to each host; empty if the hosts have the files.
         width: most agents that one process starts.
@@ -91,7 +91,7 @@ class RunSpec(NamedTuple):
     """A job whose processes the launcher starts.
 
     Attributes:
-        programs: one or more (MPMD); ranks are numbered through them in order.
+        programs: one program or several (MPMD); ranks are numbered in the order of the programs.
         tag_output: True to prefix each line of output with its rank.
         output_dir: directory for rank.N.out and rank.N.err instead of the launcher's own output.
         stdin_rank: rank, counted from 0 in this job, that reads the launcher's standard input; None for no rank.

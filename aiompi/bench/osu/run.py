@@ -149,7 +149,10 @@ def _sampled(
 
 
 def _rounds(benchmark: Benchmark, nbytes: int, conversation: Conversation) -> int:
-    """Return how many rounds fit into a turn. The peer itself measures the time, without its start and its report."""
+    """Return how many rounds fit into a turn.
+
+    The peer itself measures the time of the rounds, which does not include its start and its report.
+    """
     rounds = _TRIAL_ROUNDS
     for _ in range(_TRIALS):
         seconds = benchmark.seconds(conversation.ask(benchmark.at(nbytes, rounds)))

@@ -42,13 +42,13 @@ async def linear(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def ring(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Send the own contribution to the right neighbour, then each block that arrives from the left neighbour.
+    """Each rank sends its contribution to the right neighbour, then each block that arrives from the left neighbour.
 
     Steps: n - 1. Per rank, for m bytes each: n - 1 messages and (n - 1) * m bytes are sent, and the same number
     received, which is the least possible. Objects are forwarded in serialised form. Any number of ranks. Blocks may
     differ in length.
 
-    Five ranks, with the contributions that each holds, and in brackets the one that it sends next:
+    Five ranks, with the contributions that each holds, and in brackets the contribution that it sends next:
 
                  rank 0   rank 1   rank 2   rank 3   rank 4
         start    [0]      [1]      [2]      [3]      [4]
@@ -193,7 +193,7 @@ async def two_level(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute | None = None) -> None:
-    """Put the own block into shared memory, and copy the blocks of the other ranks from there.
+    """Each rank puts its block into shared memory, and copies the blocks of the other ranks from there.
 
     Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
     Blocks that are longer than a slot are copied in rounds. If the ranks do not (or not yet) share memory, buffers are

@@ -197,7 +197,7 @@ async def two_level(channel: Channel, accumulator: Vector) -> None:
 
 
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
-    """Put the own contribution into shared memory. Every rank combines the contributions of all ranks.
+    """Each rank puts its contribution into shared memory, and combines the contributions of all ranks.
 
     Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
     (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. If the n vectors together are longer than a slot

@@ -113,7 +113,7 @@ class Span:
 
     Attributes:
         channel: to all ranks, with this tag.
-        local: to the ranks of the own client.
+        local: to the ranks of this rank's client.
         masters: of all clients.
         rank: of this process.
         xsize: bytes from which messages are long.
@@ -168,7 +168,7 @@ class Span:
 
     @property
     def number(self) -> int:
-        """Number of the master of the own client."""
+        """Number of the master of this rank's client."""
         return self.masters.local_master_num(self.rank)
 
     @property
@@ -177,11 +177,11 @@ class Span:
         return self.masters.is_master(self.rank)
 
     def is_local(self, root: int) -> bool:
-        """Return True if the root belongs to the own client."""
+        """Return True if the root belongs to this rank's client."""
         return self.masters.are_local(self.rank, root)
 
     def local_root(self, root: int) -> int:
-        """Return the rank in `local` of the own client's endpoint: the root if it is local, otherwise the master."""
+        """Return the rank in `local` of this client's endpoint: the root if it is local, otherwise the master."""
         return self.masters.locals_to_master(self.number).index(root) if self.is_local(root) else 0
 
     def others(self, root: int) -> list[int]:
@@ -212,7 +212,7 @@ def cubedim(n: int) -> int:
 
 
 def highbit(r: int, dim: int) -> int:
-    """Position of the highest bit that is set among the low `dim` bits of r, -1 if there is none (section 4.2)."""
+    """Position of the highest set bit among the low `dim` bits of r; -1 if no bit is set (section 4.2)."""
     return (r & ((1 << dim) - 1)).bit_length() - 1
 
 

@@ -15,7 +15,7 @@ from aiompi.comm import Channel
 
 
 async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None:
-    """Send the own contribution to the next rank. Then the ranks from 1 on run a scan of the received contributions.
+    """Each rank sends its contribution to the next rank. Then the ranks from 1 on scan the received contributions.
 
     Order-safe: each received result covers the ranks directly below the ranks that this rank has combined so far.
     Steps: 1 + ceil(log2 (n - 1)). Per rank, for m bytes: at most 1 + ceil(log2(n - 1)) messages of m bytes each: one to
@@ -42,7 +42,7 @@ async def recursive_doubling(channel: Channel, accumulator: Accumulator) -> None
 
 
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
-    """Put the own contribution into shared memory, and combine the contributions of the lower ranks.
+    """Each rank puts its contribution into shared memory, and combines the contributions of the lower ranks.
 
     Order-safe: a rank combines the contributions of the lower ranks from the nearest one down. Steps: 1. Per rank, for
     m bytes: no messages; 2 * m bytes copied and at most (n - 2) * m bytes combined (in the last rank); n - 1 wake-ups

@@ -37,12 +37,12 @@ async def linear(channel: Channel, own: Block, blocks: Sequence[Block] | None, r
 
 
 async def binomial(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
-    """Receive the blocks of the children's subtrees, and send the own block and these blocks to the parent.
+    """Each rank receives the blocks of its children's subtrees, and sends its own block and these to its parent.
 
     Ranks are counted from the root. The subtree of a rank consists of this rank and the ranks directly after it. Steps:
-    ceil(log2 n). Per rank, for m bytes each: 1 message with the blocks of the own subtree is sent, except by the root.
-    The root receives ceil(log2 n) messages and (n - 1) * m bytes. Up to n / 2 blocks of subtrees are stored on the way.
-    Any number of ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
+    ceil(log2 n). Per rank, for m bytes each: 1 message with the blocks of the rank's subtree is sent, except by the
+    root. The root receives ceil(log2 n) messages and (n - 1) * m bytes. Up to n / 2 blocks of subtrees are stored on
+    the way. Any number of ranks: subtrees beyond the last rank are left out. Blocks must be equally long.
 
     Seven ranks, root 0, with the blocks that are sent:
 

@@ -155,7 +155,7 @@ async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, r
 
     Args:
         own: contribution of this rank.
-        blocks: at the root one with memory for each rank; None elsewhere.
+        blocks: at the root, a block with memory for each rank; None elsewhere.
         root: rank.
     """
     span = Span(channel, GATHER_TAG)
@@ -207,7 +207,7 @@ def _sources(span: Span, root: int) -> list[tuple[int, list[int]]]:
 
 
 async def _pass_on(span: Span, parts: list[Block], root: int, relative: int) -> None:
-    """Send the blocks of the own client, and of the clients in its subtree, to the parent."""
+    """Send the blocks of this client, and of the clients in its subtree, to the parent."""
     target = root
     if not span.linear:
         target = span.endpoint(low_parent(relative), root)
@@ -226,7 +226,7 @@ async def gatherv(channel: Channel, own: Block, blocks: Sequence[Block] | None, 
 
     Args:
         own: contribution of this rank, of any length.
-        blocks: at the root one with memory for each rank; None elsewhere.
+        blocks: at the root, a block with memory for each rank; None elsewhere.
         root: rank.
     """
     short = await are_short(channel, blocks, root)
@@ -326,7 +326,7 @@ async def distribute(
     the blocks of the master's client in rank order. A tree is never used.
 
     Args:
-        lengths: of the blocks of the own client; used at its master.
+        lengths: of the blocks of this rank's client; used at its master.
     """
     masters, sends, local = span.masters, [], None
     if blocks is not None:
@@ -367,7 +367,7 @@ async def scatterv(channel: Channel, blocks: Sequence[Block] | None, own: Block,
 
 
 async def _lengths(span: Span, own: Block) -> list[int] | None:
-    """Return the lengths of the blocks of the own client at its master, None elsewhere."""
+    """Return, at a master, the lengths of the blocks of its client; None at other ranks."""
     blocks = [Block.of(_LENGTH.size) for _ in range(span.local.size)] if span.is_master else None
     await gather_linear(span.local, Block(memoryview(bytearray(_LENGTH.pack(own.nbytes)))), blocks, 0)
     return None if blocks is None else [_LENGTH.unpack(block.data)[0] for block in blocks]
@@ -471,7 +471,7 @@ async def reduce_scatter_ordered(channel: Channel, accumulator: Accumulator, cou
 
 
 async def scan(channel: Channel, accumulator: Accumulator) -> None:
-    """Combine the result of the rank below with the own contribution, and send the new result to the rank above.
+    """Each rank combines the lower rank's result with its own contribution, and sends the new result to the next rank.
 
     Order-safe. Between clients, for m bytes: a message of m bytes between neighbouring ranks of different clients.
 
@@ -513,7 +513,7 @@ async def alltoall(channel: Channel, outgoing: Sequence[Block], incoming: Sequen
 
 
 async def _exchange(span: Span, row: Block, nbytes: int) -> list[Block] | None:
-    """Send the blocks for other clients to the own master, which exchanges them with the other masters.
+    """Each rank sends the blocks for other clients to its master, which exchanges them with the other masters.
 
     Args:
         row: the blocks of this rank for other clients, ordered by master number and then by rank.

@@ -38,7 +38,7 @@ async def bcast(channel: Channel, block: Block, root: int) -> None:
 
     Args:
         block: filled at the root; unused at the other ranks of the root's group.
-        root: ROOT, PROC_NULL or its rank.
+        root: ROOT, PROC_NULL or the rank of the root.
     """
     if root == ROOT:
         await block.isend(channel, 0)
@@ -55,7 +55,7 @@ async def gather(channel: Channel, own: Block, blocks: Sequence[Block] | None, r
     Args:
         own: contribution of this rank; unused in the group of the root.
         blocks: at the root, one block for each rank of the remote group; None elsewhere.
-        root: ROOT, PROC_NULL or its rank.
+        root: ROOT, PROC_NULL or the rank of the root.
     """
     if root >= 0:
         await own.isend(channel, root)
@@ -90,7 +90,7 @@ async def reduce(channel: Channel, accumulator: Accumulator, root: int) -> None:
     Args:
         accumulator: the contribution of this rank; at the root it becomes the result. Unused at the other ranks of the
             root's group.
-        root: ROOT, PROC_NULL or its rank.
+        root: ROOT, PROC_NULL or the rank of the root.
     """
     if root >= 0:
         local = channel.local
@@ -117,7 +117,7 @@ async def reduce_scatter(channel: Channel, accumulator: Accumulator, counts: Seq
     """Reduce within each group to its leader; the leaders swap the results and scatter them in their groups.
 
     Args:
-        counts: items of the segment of each rank of the own group.
+        counts: items of the segment of each rank of the local group.
     """
     await _swap_results(channel, accumulator)
     await scatter_segments(channel.local, accumulator, counts, scatter_linear)

@@ -197,7 +197,7 @@ async def two_level(channel: Channel, accumulator: Accumulator, root: int) -> No
 
 
 async def shm(channel: Channel, accumulator: Accumulator, root: int, otherwise: Substitute = binomial) -> None:
-    """Put the own contribution into shared memory. The root combines all contributions from the last rank down.
+    """Each rank puts its contribution into shared memory; the root combines all contributions from the last rank down.
 
     Order-safe. Operands are bracketed in the same way for every root, so the result is the same to the last bit. Steps:
     1. Per rank, for m bytes: no messages; m bytes copied, and (n - 1) * m bytes combined by the root; n - 1 wake-ups in

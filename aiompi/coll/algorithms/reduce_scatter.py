@@ -20,8 +20,9 @@ async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int])
 
     Order-safe: a rank's partial result covers consecutive ranks, and each step adds one rank at each end. Steps: n - 1;
     ranks in the middle need fewer steps, but send twice as much in each step. Per rank, for m bytes in all: n - 1
-    messages and m bytes less the own segment sent. For equal segments a rank sends (n - 1) / n * m bytes, the least
-    possible, and makes n - 1 combinations of m / n bytes. Any number of ranks; segments may differ in length.
+    messages and m bytes, less the bytes of the rank's own segment, sent. For equal segments a rank sends (n - 1) / n *
+    m bytes, the least possible, and makes n - 1 combinations of m / n bytes. Any number of ranks; segments may differ
+    in length.
 
     Five ranks; contributions that are combined in their segments:
 
@@ -99,12 +100,12 @@ async def _halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: in
 
 
 async def shm(channel: Channel, accumulator: Vector, counts: Sequence[int], otherwise: Substitute = pairwise) -> None:
-    """Put the own contribution into shared memory, and combine the own segment of all contributions.
+    """Each rank puts its contribution into shared memory, and combines its segment of all contributions.
 
     Order-safe: a rank combines the contributions from the last rank down; if the operation commutes, it begins with its
-    own contribution. Steps: 1. Per rank, for m bytes in all: no messages; m bytes and the own segment copied, and
-    (n - 1) times the length of the own segment combined; n - 1 wake-ups in all. Any number of ranks; segments may
-    differ in length. If the ranks do not (or not yet) share memory, or if vectors are too long, `pairwise` is used.
+    own contribution. Steps: 1. Per rank, for m bytes in all: no messages; m bytes and the bytes of the rank's segment
+    copied, and (n - 1) times the bytes of the segment combined; n - 1 wake-ups in all. Any number of ranks; segments
+    may differ in length. If the ranks do not (or not yet) share memory, or if vectors are too long, `pairwise` is used.
 
     Five ranks; the segments a to e in the slot of each rank, and in capital letters the segments of the result:
 

@@ -11,7 +11,7 @@ from aiompi.comm import Channel
 
 
 async def linear(channel: Channel, accumulator: Accumulator) -> None:
-    """Combine the result of the rank below with the own contribution, and send the new result to the rank above.
+    """Each rank combines the lower rank's result with its own contribution, and sends the new result to the next rank.
 
     Order-safe. Steps: n - 1. Per rank, for m bytes: 1 combination, and 1 message with m bytes sent, the least possible;
     the last rank sends none. Any number of ranks.
@@ -63,7 +63,7 @@ async def scan(channel: Channel, accumulator: Accumulator, first: int) -> None:
 
 
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
-    """Put the own contribution into shared memory, and combine the contributions of the ranks up to this one.
+    """Each rank puts its contribution into shared memory, and combines the contributions of the ranks up to itself.
 
     Order-safe: a rank starts with its own contribution, and combines it with those of the ranks below, nearest first.
     Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and at most (n - 1) * m bytes combined (in the last

@@ -37,7 +37,7 @@ async def linear(channel: Channel, blocks: Sequence[Block] | None, own: Block, r
 
 
 async def binomial(channel: Channel, blocks: Sequence[Block] | None, own: Block, root: int) -> None:
-    """Receive the blocks of the own subtree from the parent, and send each child the blocks of its subtree.
+    """Each rank receives the blocks of its subtree from its parent, and sends each child its part of these blocks.
 
     Ranks are counted from the root; the blocks of a subtree are consecutive. Steps: ceil(log2 n). Per rank, for m bytes
     each: 1 message received, except by the root. The root sends ceil(log2 n) messages and (n - 1) * m bytes, any other

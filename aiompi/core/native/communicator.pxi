@@ -147,12 +147,12 @@ cdef class CommunicatorBase:
         return made
 
     def send_short(self, spec, dest, tag):
-        """Check the thread as `admitted` does, and send an array of numbers at once; False if that is impossible."""
+        """Check the thread (see `admitted`), and send an array of numbers at once; return False if impossible."""
         self.admit()
         return self.put_short(spec, dest, tag)
 
     def send_object(self, codec, obj, dest, tag):
-        """Check the thread (see `admitted`), and try to send an object at once; return False if impossible."""
+        """Check the thread (see `admitted`), and send an object at once; return False if impossible."""
         self.admit()
         return self.put_object(codec, obj, dest, tag)
 
@@ -167,7 +167,7 @@ cdef class CommunicatorBase:
         return self.own_sent(dest, tag) if self.put_object(codec, obj, dest, tag) else None
 
     def isend_short(self, spec, dest, tag, kind=None):
-        """Send as `send_short` does; return a request that no other send shares, or None if that is impossible."""
+        """Do what `send_short` does, but return a request that no other send shares, or None instead of False."""
         cdef Request request
         self.admit()
         if not self.put_short(spec, dest, tag):
@@ -227,7 +227,7 @@ cdef class CommunicatorBase:
         return handle_of(kind, request)
 
     def own_recv_short(self, spec, source, tag, status):
-        """Do what `irecv_short` does, but return an `AwaitableCall` instead of the handle."""
+        """Start a receive as `irecv_short` does, but return an `AwaitableCall`; it fails with a sender."""
         self.admit()
         cdef Request request = self.receive_short(spec, source, tag, status)
         return None if request is None else awaitable_of(request)

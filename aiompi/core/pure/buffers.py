@@ -82,7 +82,7 @@ def incoming(spec: object) -> memoryview | None:
 
     Returns:
         The memory. None if `outgoing` would return None, if the memory is read-only, or if a message must be unpacked
-            into it.
+        into it.
     """
     view = plain_bytes(spec)
     return None if view is None or view.readonly else view

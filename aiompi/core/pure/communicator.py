@@ -127,12 +127,12 @@ class CommunicatorBase(Generic[R]):
         return made
 
     def send_short(self, spec: object, dest: object, tag: object) -> bool:
-        """Check the thread as `admitted` does, and send an array of numbers at once; False if that is impossible."""
+        """Check the thread (see `admitted`), and send an array of numbers at once; return False if impossible."""
         self.admitted()
         return False
 
     def send_object(self, codec: object, obj: object, dest: object, tag: object) -> bool:
-        """Check the thread as `admitted` does, and send a small plain object at once; False if that is impossible."""
+        """Check the thread (see `admitted`), and send a small plain object at once; return False if impossible."""
         self.admitted()
         return False
 
@@ -147,7 +147,7 @@ class CommunicatorBase(Generic[R]):
         return None
 
     def isend_short(self, spec: object, dest: object, tag: object, kind: type[RequestHandle] | None = None) -> Any:
-        """Send as `send_short` does; return a request that no other send shares, or None if that is impossible.
+        """Do what `send_short` does, but return a request that no other send shares, or None instead of False.
 
         Args:
             kind: class of the handle that is returned; None for the request itself.
@@ -156,7 +156,7 @@ class CommunicatorBase(Generic[R]):
         return None
 
     def recv_short(self, spec: object, source: object, tag: object, status: Status | None) -> R | None:
-        """Do what `irecv_short` does, and poll for the message for a moment."""
+        """Start a receive as `irecv_short` does, but for a call that blocks, and poll for the message for a moment."""
         self.admitted()
         return None
 
@@ -179,7 +179,7 @@ class CommunicatorBase(Generic[R]):
     def own_recv_short(
         self, spec: object, source: object, tag: object, status: Status | None
     ) -> AwaitableCall[Any] | None:
-        """Do what `irecv_short` does, but return an `AwaitableCall` instead of the handle."""
+        """Start a receive as `irecv_short` does, but return an `AwaitableCall`; it fails with a sender."""
         self.admitted()
         return None
 

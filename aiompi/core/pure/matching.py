@@ -162,7 +162,7 @@ class MatchQueues(Generic[R, M]):
         return receive
 
     def _first_posted(self, source: int, tag: int) -> tuple[int, int]:
-        """Return the key of the first posted receive that matches a message, if some posted receives have wildcards."""
+        """Return the key of the first posted receive that matches a message, with or without wildcards."""
         if len(self._posted) == 1:  # as with many receives that have the same arguments
             (only,) = self._posted
             fits = only[0] in (source, ANY_SOURCE) and only[1] in (tag, ANY_TAG)
@@ -178,7 +178,7 @@ class MatchQueues(Generic[R, M]):
         return first
 
     def first_posted(self, source: int, tag: int) -> R | None:
-        """Return the first posted receive with exactly this source and tag (or wildcards); None if there is none."""
+        """Return the first posted receive with exactly this source and tag (or wildcards); None if none is posted."""
         only = self._only
         if only is not None:
             return only if (only.want_source, only.want_tag) == (source, tag) else None

@@ -330,7 +330,7 @@ class Recorder:
 
 
 def shown(number: object) -> int:
-    """Return a rank or a tag as the record has it; -1 if it is no 32-bit integer: the call refuses it later."""
+    """Return a rank or a tag for the record; -1 if it is no 32-bit integer, which the call later refuses."""
     try:
         found = index(number)  # type: ignore[arg-type]
     except TypeError:

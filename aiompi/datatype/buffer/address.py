@@ -39,7 +39,7 @@ _RECENT: Final = 16
 
 
 class AddressConstant(int):
-    """An address that stands for a buffer (section 2.5.4). It equals its number, but arithmetic is an error."""
+    """An address that stands for a buffer (section 2.5.4). It equals its number, but cannot be used in arithmetic."""
 
     __slots__ = ()
 
@@ -98,7 +98,7 @@ def owner_of(location: object) -> Any:
 
 
 def _parent(location: object) -> object:
-    """Return the object whose memory `location` uses; None if the memory is its own or that of an unknown object."""
+    """Return the object whose memory `location` uses; None for its own memory, or memory of an unknown object."""
     if is_array(location):
         base = location.base
         # The base of a view made by numpy's stride_tricks is a helper object, whose base is the array.

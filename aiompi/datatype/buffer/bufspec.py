@@ -169,7 +169,7 @@ def _shared(sendname: str, recvname: str) -> InvalidBufferError:
 
 
 def resolve_type(value: object, name: str, empty: bool = False) -> Datatype | None:
-    """Return the datatype in a buffer specification; None if there is none.
+    """Return the datatype in a buffer specification; None if the specification has no datatype.
 
     Args:
         value: Datatype, type code or None.

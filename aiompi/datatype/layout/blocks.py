@@ -124,7 +124,7 @@ class StridedBlock:
         return block
 
     def shifted(self, memory: int, packed: int) -> StridedBlock:
-        """Return the same copies at another place, at these distances in bytes."""
+        """Return the same copies, moved by `memory` bytes in memory and by `packed` bytes in the packed stream."""
         return StridedBlock(self.memory + memory, self.packed + packed, self.dims, self.run, self.kind, self.packed_run)
 
     def repeated(self, dim: Dim) -> StridedBlock:
@@ -148,7 +148,7 @@ class StridedBlock:
         return Span(self.memory + low, self.memory + high + self.run)
 
     def packed_end(self) -> int:
-        """Return the position after its last byte in the packed stream."""
+        """Return the position after the last byte of the block in the packed stream."""
         return self.packed + packed_reach(self.dims) + self.packed_run
 
     @functools.cached_property
@@ -241,7 +241,7 @@ class ScatteredRuns:
     packed_run: int = -1
 
     def shifted(self, memory: int, packed: int) -> ScatteredRuns:
-        """Return the same copies at another place, at these distances in bytes."""
+        """Return the same copies, moved by `memory` bytes in memory and by `packed` bytes in the packed stream."""
         return dataclasses.replace(self, offsets=self.offsets + memory, packed=self.packed + packed)
 
     def repeated(self, dim: Dim) -> ScatteredRuns:
@@ -269,7 +269,7 @@ class ScatteredRuns:
         return self._span
 
     def packed_end(self) -> int:
-        """Return the position after its last byte in the packed stream."""
+        """Return the position after the last byte of the block in the packed stream."""
         return int((self.packed + self.packed_runs()).max()) + packed_reach(self.dims)
 
     @property

@@ -316,7 +316,7 @@ def windows(
 def _words(
     block: ScatteredRuns, memory: Memory, base: int, packed: Memory
 ) -> Iterator[tuple[IndexedView, IndexedView]]:
-    """Do the same as `windows` for short runs of different lengths, cut into words of equal length."""
+    """Yield the places of words of equal length, into which short runs of different lengths are cut."""
     shifts, grain = _shifts(block), block.grain
     dtype = element_dtype(grain)
     for chunk in _chunks(block, max(1, _CHUNK * grain // block.longest_run)):

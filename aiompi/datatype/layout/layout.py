@@ -37,7 +37,7 @@ class Layout:
 
     Attributes:
         size: bytes in the packed stream.
-        lb, ub: the bytes of memory lie in [lb, ub); 0, 0 if there are none.
+        lb, ub: the bytes of memory lie in [lb, ub); 0 and 0 if there are no bytes.
         blocks: the copies.
         contiguous: True if the packed stream equals the memory in [lb, ub).
         copies: the `Copies` object of this layout, made at its first use; see `move`.

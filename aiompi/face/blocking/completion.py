@@ -93,7 +93,7 @@ def wait_for_all(requests: Sequence[Request[Any]], kind: type[Request[Any]]) -> 
 
 
 def wait_for_one(requests: Sequence[Request[Any]]) -> int | None:
-    """Wait until an active request is complete, and return its index (the lowest); None if no request is active."""
+    """Wait until an active request is complete; return the lowest index of one. Return None if no request is active."""
     check(requests)
     found, active = find(requests)
     if found is None and active:
@@ -103,7 +103,7 @@ def wait_for_one(requests: Sequence[Request[Any]]) -> int | None:
 
 
 def find(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
-    """Return the index of the first complete active request, or None, and True if any request is active."""
+    """Return (index of the first active request that is complete, or None; True if any request is active)."""
     active = False
     for index, request in enumerate(requests):
         operation = request._active
@@ -189,7 +189,7 @@ def fill(statuses: list[Status], filled: list[Status], with_errors: bool) -> Non
 
 
 def look(requests: Sequence[Request[Any]]) -> tuple[int | None, bool]:
-    """Make progress once, then do what `find` does."""
+    """Make progress once, then return the result of `find`."""
     if check(requests):
         poll()
     return find(requests)

@@ -64,7 +64,10 @@ def Query_thread() -> int:
 
 
 def Is_thread_main() -> bool:
-    """Return True if this thread is the one that joined the job (MPI_Is_thread_main, MPI-2)."""
+    """Return True if this thread has joined the job (MPI_Is_thread_main, MPI-2).
+
+    Once that thread has ended, return True in every thread.
+    """
     process.runtime  # noqa: B018
     return process.driver.in_first_thread
 

@@ -76,7 +76,7 @@ class _Context:
     Attributes:
         comm: the duplicate.
         local: for an intercommunicator, a communicator of the local group.
-        low: for an intercommunicator, True if the local group is the first one.
+        low: for an intercommunicator, True if the local group is the first of the two groups.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -92,7 +92,7 @@ class _Context:
 
     @staticmethod
     def _is_low(comm: Intercomm) -> bool:
-        """Return True in the group with the lowest rank in the world. Both groups agree which one that is."""
+        """Return True if the local group has the process with the lowest rank in the world; True in one group only."""
         own, other = comm.Get_group().members, comm.Get_remote_group().members
         return min(own) < min(other)
 

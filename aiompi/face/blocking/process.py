@@ -195,7 +195,7 @@ class Process:
 
     @contextlib.contextmanager
     def _begin_early(self, call: str) -> Iterator[None]:
-        """Begin a call before the start, such as the first one. The call takes its turn once it needs the rank."""
+        """Begin a call of a process that has no rank yet; the call takes its turn once it needs the rank."""
         thread = get_ident()
         if thread in self._early:
             yield
@@ -246,7 +246,7 @@ class Process:
             driver.stop()
 
     def close_session(self, session: SessionState) -> None:
-        """End a session, and communication if it is the last one after Finalize."""
+        """End a session; if it is the last session after Finalize, also end communication."""
         driver = self.driver
         driver.wait(self.runtime.sessions.end(session))
         if self.runtime.finalized:

@@ -86,7 +86,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
 
     @property
     def _active(self) -> EngineRequest[T] | None:
-        """The operation under way, None if there is none (section 3.7.3)."""
+        """The operation in progress; None if no operation is in progress (section 3.7.3)."""
         return self._core
 
     def _deactivate(self) -> None:
@@ -117,7 +117,7 @@ class Request(NumberedByHandle, RequestHandle, Generic[T]):  # type: ignore[misc
             status: filled with the envelope of a received message; the empty status for a null request.
 
         Returns:
-            The received object; None if the operation receives none.
+            The received object; None if the operation receives no object.
 
         Raises:
             MPIError: the operation failed.

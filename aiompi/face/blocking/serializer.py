@@ -19,16 +19,16 @@ _THRESHOLD: Final = 256 * 2**10  # bytes
 
 
 class Pickle:
-    """A way to make bytes of objects, and objects of bytes.
+    """A way to convert objects to bytes, and bytes to objects.
 
     Args:
-        dumps: function that makes bytes from an object. It gets the object, and the protocol if there is one; by
-            default `pickle.dumps`.
+        dumps: function that makes bytes from an object; by default `pickle.dumps`. It is called with the object and, if
+            there is a protocol, with the protocol.
         loads: function that makes an object from bytes; by default `pickle.loads`, extended to read the messages of
             `Comm.send`.
-        protocol: protocol for `dumps`. None: `pickle.dumps` gets the highest protocol, any other function none.
-            Negative: the highest.
-        threshold: bytes from which `dumps_oob` leaves buffers out; None: 256 KiB.
+        protocol: protocol that `dumps` gets. None: `pickle.dumps` gets the highest protocol, any other function gets no
+            protocol. Negative: the highest protocol.
+        threshold: number of bytes from which `dumps_oob` returns a buffer separately; None: 256 KiB.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Serializer:
         return [data], len(data)
 
     def loads(self, message: bytes | bytearray | memoryview) -> Any:
-        """Return the object of a message; None if it has no bytes."""
+        """Return the object of a message; None if the message has no bytes."""
         return self._way.loads(message) if len(message) else None
 
 

@@ -1,1 +1,1 @@
-"""Writes what follows from the asyncio face by a rule: see `__main__`. The wheel does not have it."""
+"""Writes the files that follow from the asyncio face by rules: see `__main__`. The wheel does not have this package."""

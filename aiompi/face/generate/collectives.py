@@ -18,12 +18,12 @@ _STANDARD: Final = re.compile(r" \(((?:[^()]*, )?(?:MPI[_-]|section)[^()]*)\)")
 
 
 class Source:
-    """A method of the asyncio face that other forms follow from.
+    """A method of the asyncio face from which other forms are derived.
 
     Attributes:
         name: name of the method.
-        doc: its docstring.
-        signatures: definitions of its overloads, and after them the definition of the method.
+        doc: docstring of the method.
+        signatures: definitions of the method's overloads, followed by the definition of the method.
         function: name of the function that the method calls, such as `buffers.bcast`.
         arguments: arguments of this call, after the communicator.
     """

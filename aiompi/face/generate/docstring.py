@@ -52,7 +52,7 @@ class Doc:
 
     @property
     def returns(self) -> str:
-        """The section on what is returned, in one line."""
+        """The section Returns, in one line."""
         return " ".join(self.entries("Returns"))
 
     @property

@@ -107,9 +107,9 @@ class Call:
     """A method of the asyncio face, and the method of the same name in the parts.
 
     Attributes:
-        own: the method.
-        part: the method in the parts; None if they do not define it.
-        text: text of the body of the part.
+        own: the method of the asyncio face.
+        part: the method in the parts; None if the parts do not define the method.
+        text: text of the body of `part`.
     """
 
     own: ast.FunctionDef
@@ -311,7 +311,7 @@ class Twin:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The files from which it is generated."""
+        """The files from which this file is generated."""
         return self.source, f"generate/{self.path}"
 
     def text(self) -> str:

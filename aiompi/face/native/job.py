@@ -154,13 +154,13 @@ def _is_lost(rank: Runtime) -> bool:
 
 
 def _contact(settings: Settings) -> Contact | None:
-    """Return the contact of a rank that a session has started; without one, that of the environment, or None."""
+    """Return the contact of a rank that a session has started, or else the environment's contact, or None."""
     known = (rank.contact for rank in _of_sessions if rank.contact is not None and not rank.finalized)
     return next(known, None) or Contact.from_environ(settings)
 
 
 def rank_for(contact: Contact | None, settings: Settings | None) -> Runtime:
-    """Return a rank for a contact: the one that a session has started, if it has no World yet, else a new rank."""
+    """Return the rank that a session has started for a contact, if that rank has no World yet; otherwise a new rank."""
     for runtime in _of_sessions:
         over = runtime.finalized or runtime.sessions.world_begun or _is_lost(runtime)
         if runtime.contact == contact and not over:
@@ -182,7 +182,7 @@ async def begin(runtime: Runtime) -> None:
 
 
 async def _begun(runtime: Runtime) -> None:
-    """Wait until a rank has started. If it does not, end the job."""
+    """Wait until a rank has started. If the start fails, end the job."""
     try:
         await begin(runtime)
     except BaseException:
@@ -293,7 +293,7 @@ def run(main: Callable[..., Coroutine[Any, Any, T]], *args: Any, settings: Setti
     Args:
         main: an async function of the `World` and the arguments.
         args: further arguments of `main`.
-        settings: instead of those of the environment and `rc`.
+        settings: replace the settings of the environment and of `rc`.
 
     Returns:
         What `main` returned.
@@ -325,7 +325,7 @@ def local_world(size: int, *, settings: Settings | None = None) -> list[World]:
 
     Args:
         size: number of ranks.
-        settings: instead of those of the environment and `rc`.
+        settings: replace the settings of the environment and of `rc`.
 
     Returns:
         The `World` of each rank, in rank order, for tests of code that takes a `World`. No `World` needs to be

@@ -55,8 +55,8 @@ class OutputLines:
             ...
 
     The iteration ends when all ranks have ended. A program may leave the loop, and iterate again later. Lines of one
-    rank are in order. Ranks that print faster than the program iterates block, as writers to a full pipe do. They no
-    longer block once the program disconnects from them.
+    rank are in order. Ranks that print faster than the program iterates block, as writers to a full pipe do. These
+    ranks no longer block once the program disconnects from them.
     """
 
     def __init__(self) -> None:

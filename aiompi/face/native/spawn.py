@@ -80,7 +80,7 @@ def _pickled(function: Function, args: Sequence[Any]) -> bytes:
 
 
 class SpawnedJob:
-    """The job of the spawned ranks. When they have ended, it shuts down the rank that `aiompi.spawn` has made.
+    """The job of the spawned ranks. When they have ended, this object shuts down the rank that `aiompi.spawn` made.
 
     Attributes:
         error: why the job has failed; None if it has not.

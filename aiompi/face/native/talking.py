@@ -160,12 +160,12 @@ class SharedDict(Mapping[str, Any]):
         """Set the value of a key if the present value equals another one.
 
         Args:
-            key: the key. Without a value it counts as None.
+            key: the key. The present value of a key without a value counts as None.
             old: the value to compare with, by `==` at rank 0.
             new: the new value.
 
         Returns:
-            True if it is set.
+            True if the value was set.
         """
         equal: bool = await self._copies.write("compare and set", self._name, key, new, old)
         return equal

@@ -56,7 +56,7 @@ class PairUser(Protocol):
         """The first packet of a message has arrived. Call `pair.match` once a receive has matched the message.
 
         Args:
-            data: of that packet; valid only during the call.
+            data: data of that packet; valid only during the call.
         """
 
     def continued(self, incoming: Incoming, data: memoryview) -> None:
@@ -188,7 +188,7 @@ class Pair:
         return True
 
     def match(self, incoming: Incoming) -> None:
-        """Note that a receive has matched a message. Its sender can no longer cancel it, and gets a SYNCACK if due."""
+        """Note that a receive has matched a message: the sender can no longer cancel it, and gets a SYNCACK if due."""
         self.forbid_recall(incoming)
         incoming.matched = True
         if incoming.missing:
@@ -221,7 +221,7 @@ class Pair:
         """Handle a complete packet from the other process.
 
         Args:
-            packet: its header.
+            packet: header of the packet.
             data: the bytes behind the header.
 
         Raises:

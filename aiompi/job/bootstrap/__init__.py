@@ -37,7 +37,7 @@ GROUP: Final = "aiompi.engines"
 
 
 def find(environ: Mapping[str, str]) -> str:
-    """Return the name of the process manager that has started this process; empty if there is none."""
+    """Return the name of the process manager that has started this process; empty if none has started it."""
     return next((name for name in SIGNS if _shows(name, environ)), "")
 
 

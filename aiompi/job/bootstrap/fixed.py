@@ -185,7 +185,7 @@ def _derived(step: str) -> list[int]:
 
 
 def _given_key(environ: Mapping[str, str]) -> bytes | None:
-    """Return the key of the user, None if there is none.
+    """Return the key that the user has set in the environment; None if the user has set no key.
 
     Raises:
         AuthenticationError: the key cannot be read.

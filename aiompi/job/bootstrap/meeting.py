@@ -123,13 +123,13 @@ def _level(rank: int) -> int:
 
 
 def listen(settings: Settings, ports: Sequence[int]) -> socket.socket:
-    """Return a socket that listens on the first free one of these ports.
+    """Return a socket that listens on the first of these ports that is free.
 
     It listens on the address of the setting `bind`, or else on the first address of `interface`, or else on all
     addresses.
 
     Raises:
-        InvalidArgumentError: it cannot listen there.
+        InvalidArgumentError: the socket cannot listen on this address.
     """
     bind = settings.bind or (interfaces.select(settings.interface)[0] if settings.interface else "0.0.0.0")
     if (
@@ -169,7 +169,7 @@ def start_agent(
     standard error of rank 0.
 
     Args:
-        listener: at which ranks join.
+        listener: socket at which ranks join.
         key: of the job.
         size: number of ranks.
         settings: of rank 0.
@@ -221,15 +221,15 @@ def connect(hosts: list[str], port: int, key: bytes, rank: int, settings: Settin
     """Return a connection to the agent on which both sides have proven the key.
 
     Args:
-        hosts: addresses or names of its machine, which are tried in turn, repeatedly.
-        port: at which it listens.
+        hosts: addresses or names of the agent's machine, which are tried in turn, repeatedly.
+        port: port at which the agent listens.
         key: of the job.
         rank: of this process.
         settings: say how connections are encrypted.
         timeout: seconds within which a connection must be made. The agent may take longer to answer.
 
     Raises:
-        JobAbortedError: it cannot be reached, or has another key.
+        JobAbortedError: the agent cannot be reached, or has another key.
     """
     where = f"{', '.join(hosts)} port {port}"
     deadline, pause = time.monotonic() + timeout, _PAUSE[0]

@@ -17,7 +17,7 @@ _UID_RESTRICTION: Final = 9
 
 
 def encode(data: bytes) -> bytes:
-    """Return a credential that processes of this user can decode. Each host decodes it only once.
+    """Return a credential that processes of this user can decode. On each host it can be decoded only once.
 
     Raises:
         JobAbortedError: munge cannot be used.

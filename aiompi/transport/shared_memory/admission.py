@@ -27,7 +27,7 @@ def admit(agent: int) -> bool:
     The agent must be an ancestor of this process, so that a wrong process id gives no other process access.
 
     Args:
-        agent: id of its process; 0 if there is none.
+        agent: process id of the agent; 0 if there is no agent.
 
     Returns:
         True if the agent may access the memory now; `withdraw` ends this.

@@ -59,7 +59,7 @@ class SlotArea:
         return True
 
     def close(self) -> None:
-        """Close the descriptor, so that no further rank gets the memory. It is freed when no rank maps it."""
+        """Close the descriptor, so that no further rank gets the memory. The memory is freed when no rank maps it."""
         os.close(self._fd)
 
 

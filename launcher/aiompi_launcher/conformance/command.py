@@ -142,7 +142,7 @@ class Command:
         return f"{shlex.join(self._words)} ended with status {status} before all clients and hosts had joined"
 
     async def end(self, patience: float = _PATIENCE) -> int:
-        """Wait for its end, or end it; return the exit status."""
+        """Wait for the end of the process, and end it after `patience` seconds; return the exit status."""
         try:
             async with asyncio.timeout(patience):
                 await self._process.wait()

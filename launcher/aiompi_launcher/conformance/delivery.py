@@ -2,7 +2,7 @@
 
 Delivery uses only MPI messages on COMM_WORLD. The master, the simulated process of the lowest rank, sends each process
 under test a header of 4 MPI_INT, then the text as MPI_CHAR: the name of the script, a newline, the script. At the end
-of a test the master sends DONE to all other processes. Each of them answers with `done` and its level.
+of a test the master sends DONE to all other processes. Each process answers with `done` and its level.
 """
 
 from __future__ import annotations

@@ -261,7 +261,7 @@ def fault(name: str) -> Fault:
     """Return a fault by name, in its initial state.
 
     Raises:
-        KeyError: there is none of this name.
+        KeyError: there is no fault of this name.
     """
     for fault in _every():
         if fault.name == name:

@@ -24,8 +24,8 @@ class Deviation:
     """Something that differs from the specification.
 
     Attributes:
-        rule: its id, such as `I3.7.1-3`.
-        expected, actual: bytes, None if there are none to show.
+        rule: id of the violated rule, such as `I3.7.1-3`.
+        expected, actual: bytes to show; None if there are no bytes to show.
     """
 
     rule: str

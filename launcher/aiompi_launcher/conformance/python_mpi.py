@@ -31,7 +31,7 @@ class PythonMpi(PythonCollectives):
     """The calls of a script in a process under test.
 
     Args:
-        module: with mpi4py's names, such as `aiompi.MPI`.
+        module: module with the names of mpi4py, such as `aiompi.MPI`.
     """
 
     def __init__(self, module: ModuleType) -> None:

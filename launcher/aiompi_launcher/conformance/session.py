@@ -259,7 +259,7 @@ class Session:
         self._say(line)
 
     async def _watch(self, task: asyncio.Future[Any], patience: int = 1) -> str:
-        """Wait for a task. Return an empty string once it has ended, or the reason why it cannot end."""
+        """Wait for a task. Return an empty string once the task has ended, or the reason why the task cannot end."""
         lost: set[asyncio.Future[Any]] = {host.lost for host in self.hosts}
         if self._server is not None:
             lost.add(self._server.failed)

@@ -2,7 +2,7 @@
 
 The agent reads its plan from standard input, starts further agents and the ranks of its host, and relays messages
 between them and the launcher. If the channel to the launcher ends, the agent ends all processes. If the agent is
-killed, its watchdog ends them.
+killed, its watchdog ends the processes.
 """
 
 from __future__ import annotations

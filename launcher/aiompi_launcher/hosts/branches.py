@@ -27,10 +27,10 @@ class Branch:
 
     Args:
         started: its starter.
-        archive: path of the file from which the agent unpacks files; empty if there is none.
+        archive: path of the file from which the agent unpacks files; empty if there are no files.
         on_message: called with each message of the agent.
         on_lost: called with this object and the reason if the agent ends too early.
-        curb: limits reading; called with its channel after each message.
+        curb: limits reading; called with the agent's channel after each message.
     """
 
     def __init__(

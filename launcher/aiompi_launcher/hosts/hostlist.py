@@ -30,7 +30,7 @@ class Host(NamedTuple):
 
     Attributes:
         name: for ssh or srun; may be `USER@NAME` for ssh.
-        slots: number of ranks for which it has room.
+        slots: number of ranks for which the host has room.
     """
 
     name: str

@@ -108,7 +108,7 @@ class Ready(NamedTuple):
     """An agent runs.
 
     Attributes:
-        host: its index among the hosts of the job.
+        host: index of the host among the hosts of the job.
         directory: for sockets of its ranks.
         address: address of the host for other hosts; empty if the host is the launcher's machine.
         launcher: address of the launcher's machine, as this host sees it; empty if unknown.
@@ -229,9 +229,9 @@ class Part(NamedTuple):
     """A host of a plan.
 
     Attributes:
-        host: its index among the hosts of the job.
+        host: index of the host among the hosts of the job.
         name: of the host.
-        ranks: its ranks.
+        ranks: ranks of the host.
         programs: for each of these ranks, the index of its program.
     """
 

@@ -86,7 +86,7 @@ class RemoteHosts:
         plan: of the job, with all its hosts.
         spec: the job.
         started: the starters of agents.
-        archive: path of the archive of files for the hosts; empty if there is none.
+        archive: path of the archive of files for the hosts; empty if there are no files.
         supervisor: of the job.
     """
 

@@ -45,7 +45,7 @@ def command(starter: Sequence[str], host: str, patience: float, *, forks: bool =
 
     Args:
         starter: one of STARTERS, and options for it.
-        host: its name.
+        host: name of the agent's host.
         patience: seconds in which ssh must have connected.
         forks: True if the agent can fork its ranks.
 

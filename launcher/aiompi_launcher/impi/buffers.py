@@ -61,7 +61,7 @@ class Chunk:
     """A packet or a piece of one.
 
     Args:
-        view: its bytes.
+        view: bytes of the chunk.
         owner: read buffer or slot that holds the bytes; None if the chunk owns them.
     """
 

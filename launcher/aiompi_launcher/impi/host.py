@@ -52,8 +52,8 @@ class HostContext:
     """The properties of the job that the hosts use.
 
     Attributes:
-        directory: for the sockets to which its ranks connect.
-        key: key that its ranks prove.
+        directory: directory for the sockets to which the ranks of the hosts connect.
+        key: key that the ranks prove.
         observer: receives messages and failures.
         heartbeat: seconds after which the machine of another host counts as cut off; 0 for never.
         credentials: authentication methods that the user enabled.
@@ -105,7 +105,7 @@ class HostAgent:
         """Accept ranks.
 
         Args:
-            listener: Unix socket to which they connect.
+            listener: Unix socket to which the ranks connect.
             key: key of the job; each rank must prove its `hello.rank_key`, which is derived from this key.
         """
         self._new_ranks = Newcomers(
@@ -299,7 +299,7 @@ class HostAgent:
             raise RendezvousError(self._error)
 
     def close(self) -> None:
-        """Close everything at once; without `finish` before, the other hosts report a failure."""
+        """Close everything at once; if `finish` has not been called before, the other hosts report a failure."""
         for newcomers in (self._new_ranks, self._new_hosts):
             if newcomers is not None:
                 newcomers.cancel()

@@ -42,7 +42,7 @@ class ImpiHosts:
         """Find the numeric addresses of the names to bind to.
 
         Raises:
-            OSError: a name has none.
+            OSError: a name has no address.
         """
         self._bind = tuple([(await resolve(name))[0] for name in self._bind])
 

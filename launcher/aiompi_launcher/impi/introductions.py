@@ -71,7 +71,7 @@ class HostIntroduction:
         """Return True if the channel to a host must be encrypted, as both clients have announced to the server.
 
         Raises:
-            RemoteProtocolError: the settings require it, and the other client cannot encrypt.
+            RemoteProtocolError: the settings require encryption, and the other client cannot encrypt.
         """
         universe = self._universe
         clients = [universe.clients[universe.hosts[each].client] for each in (rank, self._core.rank)]
@@ -81,7 +81,7 @@ class HostIntroduction:
         return able
 
     async def _secure(self, sock: socket.socket, *, server: bool) -> SecureSocket:
-        """Encrypt a connection that has carried no data. Return it once both hosts have proven the key on it."""
+        """Encrypt a connection that has carried no data; return it encrypted, once both hosts have proven the key."""
         from aiompi.net import tls  # most jobs do not need it
 
         secured = tls.secure(sock, server, self._settings)
@@ -148,7 +148,7 @@ async def greet_rank(
         datalen: most bytes of data in a packet.
 
     Returns:
-        The rank, and its memory for long packets, None if it has none.
+        The rank, and its memory for long packets (None if it has no such memory).
 
     Raises:
         OSError: the connection has failed.

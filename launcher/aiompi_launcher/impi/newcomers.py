@@ -22,13 +22,13 @@ class ImpiNewcomer:
     """A connection that has not identified itself (protocol `aiompi_launcher.net.listen.Newcomer`).
 
     Args:
-        address: of its peer, empty for a Unix socket.
+        address: address of the connection's peer; empty for a Unix socket.
         newcomers: the newcomers of the same listener.
-        reports: gets the reason if it is dropped.
+        reports: gets the reason if the connection is dropped.
 
     Attributes:
         socket: the connection; `greet` of `Newcomers` replaces it by an encrypted one.
-        heard: True once it has sent a byte.
+        heard: True once the peer has sent a byte.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ImpiNewcomer:
         self.report(reason)
 
     def forget(self) -> None:
-        """Note that it has identified itself, or was dropped."""
+        """Note that the newcomer has identified itself, or was dropped."""
         self._newcomers.pop(self, None)
 
     def report(self, reason: str) -> None:
@@ -74,8 +74,8 @@ class Newcomers:
         listener: a listening socket; `close` closes it.
         greet: performs the handshake with a newcomer and takes over its socket; raises MPIError or OSError if the
             handshake fails.
-        reports: gets the reasons of those that are dropped.
-        on_change: called when one has identified itself or was dropped.
+        reports: gets the reason for each dropped connection.
+        on_change: called when a newcomer has identified itself or was dropped.
     """
 
     def __init__(

@@ -99,7 +99,7 @@ class ServerLink:
         """Submit a private label; return the parts of the clients that have submitted it.
 
         Args:
-            label: its number.
+            label: number of the label.
             data: the part of this client.
             last: True if this client submits no further label (DONE).
 

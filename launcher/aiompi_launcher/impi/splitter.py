@@ -30,7 +30,7 @@ class PacketSplitter:
         maxdatalen: most bytes of data in a packet.
         on_packet: called with each packet.
         place: called with the header of a long packet; returns a slot for it, or None.
-        slots: memory that the stream may refer to, None if there is none.
+        slots: memory that the stream may refer to; None for no such memory.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class PacketSplitter:
         return self._buffer.view[self._read : self._read + _AHEAD if little else None]
 
     def _change_buffer(self) -> None:
-        """Continue in another buffer. An incomplete header is copied there; other bytes stay in the old buffer."""
+        """Continue in another buffer; copy an incomplete header to it, and leave other bytes in the old buffer."""
         buffer, start, end = self._buffer, self._start, self._read
         self._buffer = ReadBuffer.take()
         self._start = self._read = 0

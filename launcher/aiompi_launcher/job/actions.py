@@ -92,7 +92,7 @@ class Fence(NamedTuple):
 
 
 class Blame(NamedTuple):
-    """Action: tell the user why the job ends; `rank` is the culprit, None if there is none."""
+    """Action: tell the user why the job ends; `rank` is the culprit, or None if no rank is."""
 
     rank: int | None
     text: str

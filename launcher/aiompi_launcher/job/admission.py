@@ -1,4 +1,4 @@
-"""Which rank a new connection becomes, and why it may become none."""
+"""Which rank a new connection becomes, or why it is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def admit(job: JobState, wanted: int, pid: int) -> int:
     Args:
         job: the job.
         wanted: rank that the connection claims to be; RANK_ANY for the lowest free rank.
-        pid: of its process.
+        pid: id of the process at the other end of the connection.
 
     Raises:
         Refused: there is no such rank, or it is taken.

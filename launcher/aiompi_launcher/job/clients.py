@@ -27,7 +27,7 @@ class Clients:
         self._steps: set[asyncio.Task[None]] = set()
 
     async def meet(self, rendezvous: Rendezvous, ended: asyncio.Future[int]) -> bool:
-        """Run the IMPI start-up protocol, unless the job ends before it is over.
+        """Run the IMPI start-up protocol; give it up if the job ends first.
 
         Args:
             rendezvous: the IMPI server.

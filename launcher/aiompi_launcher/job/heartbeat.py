@@ -14,7 +14,7 @@ class Heartbeat:
     """Checks the ranks of a job periodically.
 
     Args:
-        seconds: after which a rank counts as stuck.
+        seconds: time after which a rank counts as stuck.
         ranks: returns the ranks to check.
         links: connections of ranks.
         on_stuck: called with the number of a rank and the cause.

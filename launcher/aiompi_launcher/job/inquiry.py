@@ -15,7 +15,7 @@ class Inquiry:
     """The reports that are being collected.
 
     Attributes:
-        number: of the inquiry, by which late answers to earlier ones are recognised.
+        number: number of the inquiry, by which late answers to earlier inquiries are recognised.
         recent: True until PATIENCE has passed since the begin of the inquiry. Until then no other inquiry begins.
     """
 

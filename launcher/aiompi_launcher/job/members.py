@@ -1,11 +1,12 @@
 """The members of an open job, as a state table: events in, actions out, no I/O, no clock.
 
-A member is in a world, or waits for one (it has sent Assemble), or neither. A member in a world is expected to ask for
-the next one. A world is formed
+A member is in a world, or waits for a world (it has sent Assemble), or neither. A member in a world is expected to ask
+for the next world. A world is formed
 
 - from all waiting members, as soon as no member is in a world any more, if enough members wait;
 - otherwise, when the time limit of a member is over, from the waiting members that do not want a larger world. If these
-  are too few, the call of this member fails. So a member delays the others at most for their time limits.
+  waiting members are too few, the call of the member whose time is over fails. So a member delays the others at most
+  for their time limits.
 
 A world is outdated when one of its members has ended, or when another member asks for a world. Each member of the world
 is told once. Each world has its own table, `aiompi_launcher.job.table`, with the states of its ranks.
@@ -65,14 +66,14 @@ class _Member:
     """A member.
 
     Attributes:
-        card: its card for the other members.
+        card: card of the member, for the other members.
         nbytes: length of the card.
         label: names the member in messages.
-        process: its process, for the heartbeat.
-        world: generation of its world; 0 if it has none.
-        outdated: True if it knows that its world is outdated.
-        wants: the world for which it waits; None if it does not wait.
-        asked: number of its last call of `assemble`.
+        process: process of the member, for the heartbeat.
+        world: generation of the world that the member is in; 0 if it is in no world.
+        outdated: True if the member has been told that its world is outdated.
+        wants: the world for which the member waits; None if it does not wait.
+        asked: number of the member's last call of `assemble`.
         timer: timer that ends the member's wait in that call; None if the wait has no time limit.
     """
 
@@ -127,7 +128,7 @@ class Members:
         """A process wants to become a member. Return its number.
 
         Raises:
-            Refused: there is no place for it.
+            Refused: the job has no place for another member.
         """
         if self._at_most is not None and len(self._members) >= self._at_most:
             raise Refused(f"the job has {self._at_most} members already, and takes no more")

@@ -40,7 +40,7 @@ class _World:
     """One world. Its ranks are members of the job; each has a separate connection for this world.
 
     Args:
-        form: its generation and its members.
+        form: generation and members of the world.
         on_gone: called with a member that has left the world, the generation, and the reason why the member has left or
             failed.
         on_end: called with the generation when no member is left.

@@ -52,7 +52,7 @@ class Rendezvous(ABC):
         """Exchange business cards with the other clients after all our ranks have joined.
 
         Args:
-            cards: of our ranks; empty if they have ended without joining.
+            cards: cards of our ranks; empty if these ranks have ended without joining.
 
         Returns:
             The cards of all ranks of the job; empty cards for ranks that only their IMPI host reaches.
@@ -79,7 +79,7 @@ class Rendezvous(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Close all connections. Without `finish` before, this is a failure for the other clients."""
+        """Close all connections. Unless `finish` was called before, the other clients take this as a failure."""
 
 
 class ServerInMemory(Rendezvous):
@@ -87,7 +87,7 @@ class ServerInMemory(Rendezvous):
 
     Args:
         size: number of ranks.
-        address: as in `control.Welcome`.
+        address: see `control.Welcome`.
     """
 
     def __init__(self, size: int, address: str = "") -> None:

@@ -14,7 +14,7 @@ class Spawner:
     """Tells the process that has spawned a job why ranks of the job fail, and notices when that process ends.
 
     Args:
-        lifeline: a socket whose other end is in that process.
+        lifeline: socket whose other end is in the process that has spawned the job.
         only: True if only this process is told why the job fails.
         on_gone: called when the process has ended.
 
@@ -36,7 +36,7 @@ class Spawner:
         Args:
             job: id of the job.
             cause: the cause, as the rest of a sentence.
-            rank: its number, None for all ranks.
+            rank: number of the failed rank; None for all ranks.
         """
         obituary = control.Obituary(job, rank is None, rank or 0, cause[: control.MAX_OBITUARY])
         with contextlib.suppress(OSError):  # the process is gone, or stopped

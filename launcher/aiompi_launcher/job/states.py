@@ -45,8 +45,8 @@ class World:
 
     Attributes:
         first: world rank of the first rank of the job.
-        size: of the world.
-        key: from which the keys of pairs of ranks are derived; no rank knows this key.
+        size: number of ranks of the world.
+        key: secret from which the keys of pairs of ranks are derived; no rank knows it.
         address, universe: as in control.Welcome.
         hosts: address of the IMPI host of each rank of the job; empty if ranks need no host.
         job: id of the job; empty if the launcher chooses one.
@@ -116,18 +116,18 @@ class Rank:
     Attributes:
         number: number of the process in the job; equal to its rank in the first world.
         state: state of the control protocol.
-        pid: id of its process, 0 while unknown.
+        pid: id of the rank's process; 0 while it is unknown.
         joiner: id of the process that has joined, possibly a child of the started process; 0 before it joins.
         namespace: pid namespace of `joiner`.
         connected: True while its control connection is open.
         status: exit status of the process, negative for a signal; None while the process runs.
         card: its business card.
         error: why the launcher has closed its connection, or why the rank ends.
-        last_line: of its standard error, "" while it runs.
+        last_line: last line on standard error of the process; "" while the process runs, and if it has succeeded.
         reported: True if the other ranks of a surviving job have been told of the failure of this rank.
         expelled: True if the job has excluded the rank although its process may be alive.
-        revocations: number of communicators that it has revoked.
-        obituaries: bytes of its reports of failures in jobs that it has spawned.
+        revocations: number of communicators that the rank has revoked.
+        obituaries: bytes of the rank's reports of failures in jobs that it has spawned.
         location: where it runs.
         looked: number of the last control.LookRequest that the rank has answered, and the look, or None if the look
             could not be read.

@@ -48,7 +48,7 @@ class Supervisor:
 
     Args:
         job: its state table.
-        name: of the launcher; each of its messages begins with it.
+        name: name of the launcher, with which each of its messages begins.
         tag_output: True to prefix each line of output with its rank.
         timeout: seconds that the job may take, None for no limit.
         verbose: True to report progress.

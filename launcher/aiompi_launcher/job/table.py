@@ -6,7 +6,8 @@ Each rank has a state of the control protocol, and separately an exit status onc
     RUNNING --Finalize--> FINALIZING --fence--> FINALIZED          RUNNING, FINALIZING --Leave--> LEFT
     JOINED, CARDED, RUNNING --end of the connection--> LOST                   LOST --the job goes on--> FAILED
 
-A rank that has finalized or left may join again. It waits until all ranks have joined again; then they are a new world.
+A rank that has finalized or left may join again. Such a rank waits until all ranks have joined again; then the ranks
+are a new world.
 
 The world of a job may be larger than the job; its other ranks then belong to other IMPI clients. The launcher exchanges
 cards with these clients (Publish, then `introduce`). The fence waits for their ranks, too (Fence, then `fenced`).
@@ -19,7 +20,7 @@ If the job survives failures, a rank that fails after all have joined is only re
 job then runs until every rank has ended.
 
 A rank that is stuck, or has lost its link to another rank, may be expelled, which is a failure as well. If the launcher
-has started its process, the process is killed. Otherwise it gets Abort, when it runs again.
+has started its process, the process is killed. Otherwise the process gets Abort when it runs again.
 """
 
 from __future__ import annotations

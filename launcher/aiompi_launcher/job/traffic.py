@@ -78,7 +78,7 @@ class Traffic:
         """Add the part of a rank to an agreement.
 
         Raises:
-            BreachError: it does not suit the parts of the others.
+            BreachError: the part does not fit the parts of the other ranks.
         """
         try:
             self._send_results(self._agreements.agree(rank.number, event))

@@ -106,8 +106,8 @@ class Link:
     Attributes:
         decoder: for messages of the rank.
         rank: rank of the process, set by the observer in `on_join`; -1 before.
-        since: time at which it was accepted, by `time.monotonic`.
-        source: its source, by `aiompi_launcher.net.listen.source_of`.
+        since: time at which the connection was accepted, by `time.monotonic`.
+        source: source of the connection, by `aiompi_launcher.net.listen.source_of`.
     """
 
     def __init__(self, server: ControlServer, sock: socket.socket, address: str, source: str) -> None:

@@ -87,7 +87,7 @@ class Newcomer(Protocol):
         """Return True if it has sent nothing, or has ended."""
 
     def drop(self, reason: str) -> None:
-        """Close it, report the reason, and forget it."""
+        """Close the connection, report the reason, and forget the connection."""
 
 
 def has_unread(sock: socket.socket) -> bool:
@@ -274,7 +274,7 @@ async def resolve(host: str) -> list[str]:
     ended, however long the name servers take.
 
     Raises:
-        OSError: the name has none.
+        OSError: the name has no address.
     """
     import asyncio  # the launcher listens before it needs an event loop
 

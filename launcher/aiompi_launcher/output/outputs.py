@@ -66,8 +66,8 @@ class Outputs:
 
         Args:
             rank: the rank.
-            host: name of its host, which is part of its tag.
-            directory: for files with its output, None for the launcher's own output.
+            host: name of the rank's host, which is part of the tag of its output.
+            directory: directory for files with the output; None to forward the output to the launcher's own output.
             grant: flow control: called with the stream (1 or 2) and the number of further bytes that the host may send.
         """
         for stream, sink, name, kind in ((1, self._stdout, "out", ""), (2, self._stderr, "err", ":err")):
@@ -99,7 +99,7 @@ class Outputs:
     def report(self, rank: int | None, text: str) -> None:
         """Print why the job ends, with the last lines of the culprit's stderr.
 
-        The lines are omitted if they are the last output anyway.
+        The lines are omitted if they are already the last lines of the output.
         """
         lines = [] if rank is None else self._last_lines(rank)
         self.say(text)

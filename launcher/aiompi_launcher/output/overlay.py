@@ -79,7 +79,7 @@ class Overlay:
         return _CLEAR_BELOW.encode()
 
     def update(self) -> None:
-        """Draw the lines of now, unless they are drawn already."""
+        """Draw the current lines, unless they are drawn already."""
         before = self._lines
         if not self._closed:
             self._render()
@@ -128,8 +128,8 @@ class Progress:
 
     Args:
         outputs: of the job.
-        what: is counted, such as "hosts".
-        count: how many there are.
+        what: name of the counted things, such as "hosts".
+        count: number of these things.
     """
 
     def __init__(self, outputs: Outputs, what: str, count: int) -> None:

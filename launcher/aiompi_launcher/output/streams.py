@@ -51,9 +51,10 @@ class Sink:
             gone.
 
     Attributes:
-        holder: the source whose long line other sources wait for; None if there is none.
-        unfinished: the owner of the incomplete line at the end of the output; None if there is none.
-        drawing: the drawing below the output, None for none.
+        holder: the source whose long line the other sources wait for; None if they do not wait.
+        unfinished: the owner of the incomplete line at the end of the output; None if the output ends with a whole
+            line.
+        drawing: the drawing below the output; None for no drawing.
     """
 
     def __init__(self, descriptor: int, on_broken: Callable[[str], None]) -> None:
@@ -197,8 +198,8 @@ class Source:
     """Output of a rank.
 
     Args:
-        descriptor: read end of the pipe; closed at its end.
-        sink: its destination.
+        descriptor: read end of the rank's pipe; closed at the end of the output.
+        sink: destination of the output.
         tag: prefix of each line, and of the rest of a line that other output has interrupted. An incomplete last line
             gets an end. Without a tag, lines and incomplete lines (prompts) are forwarded unchanged.
     """

@@ -29,7 +29,7 @@ class ForkServer:
     """A process that starts ranks of Python programs. It has begun to import their modules.
 
     Args:
-        pid: its process.
+        pid: id of the process.
         sock: the connection to it.
     """
 
@@ -53,7 +53,7 @@ class ForkServer:
         """Start a rank.
 
         Args:
-            order: its program.
+            order: the program of the rank.
             descriptors: standard input, output and error; the caller closes its copies.
             variables: additional environment variables of this rank.
 
@@ -90,8 +90,8 @@ class ForkServer:
 def fork() -> ForkServer | Rank:
     """Fork this process, before it has threads or more than its standard descriptors.
 
-    So the fork server need not start Python or repeat the imports of this process. It can import the modules of ranks
-    while this process does other work.
+    So the fork server need not start Python or repeat the imports of this process. The fork server can import the
+    modules of ranks while this process does other work.
 
     Returns:
         The fork server; in each rank the rank, which the caller runs.
@@ -117,8 +117,8 @@ def execute_server(program: PythonProgram, directory: str | None, environ: Mappi
 
     Args:
         program: the program.
-        directory: its working directory, None for the launcher's.
-        environ: its environment.
+        directory: working directory of the program; None for the launcher's working directory.
+        environ: environment of the program.
 
     Raises:
         OSError: it cannot be started.

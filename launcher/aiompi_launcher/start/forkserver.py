@@ -85,7 +85,7 @@ class Rank(NamedTuple):
     """This process, which has become a rank.
 
     Attributes:
-        program: its program.
+        program: the program of the rank.
     """
 
     program: MainProgram
@@ -164,7 +164,7 @@ def _keep(modules: dict[str, ModuleType]) -> None:
     """Keep these modules when Python ends: let Python tear down only the modules of the program.
 
     Tearing down the modules that the server has imported would copy the pages that the ranks share with the server.
-    This would take half of the time in which a rank ends.
+    This copying would take half of the time in which a rank ends.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(modules))
     for name in modules:

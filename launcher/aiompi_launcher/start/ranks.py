@@ -40,11 +40,11 @@ class RankProcess(NamedTuple):
     """A running rank.
 
     Attributes:
-        process: its process.
+        process: process of the rank.
         stdout: read end of the rank's standard output; -1 if the output goes to a file.
         stderr: read end of the rank's standard error; -1 if the output goes to a file.
-        errors: file of its standard error; empty if it goes to a pipe.
-        terminal_input: write end of its standard input if the launcher reads the terminal for the rank, else -1.
+        errors: file to which the rank's standard error goes; empty if it goes to a pipe.
+        terminal_input: write end of the rank's standard input if the launcher reads the terminal for the rank, else -1.
     """
 
     process: Process

@@ -25,7 +25,7 @@ _IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 class Watchdog:
-    """The launcher's side. Create it before the first thread or event loop: it forks.
+    """The launcher's side. Create the object before the first thread or event loop, because it forks.
 
     Args:
         directory: of the job, which the watchdog deletes.

@@ -22,7 +22,7 @@ def run(spec: AttachSpec, name: str) -> int:
     """Show the table of a job until the job ends, or Ctrl-C; without a terminal, show it once.
 
     Args:
-        spec: which job.
+        spec: says which job.
         name: of the program, for messages.
 
     Returns:

@@ -41,11 +41,12 @@ class Live:
 
     @contextlib.asynccontextmanager
     async def at(self, directory: RunDirectory, *, top: bool) -> AsyncIterator[None]:
-        """Return a context in which the job can be seen. After it, the last table stays in the terminal.
+        """Return a context in which the job can be seen; at its end the last table stays in the terminal.
 
         Args:
-            directory: of the job, where other launchers find it. Only the user may enter it.
-            top: True to show the table, or to say why there is none.
+            directory: directory of the job, in which other launchers find the job. Only the user may enter the
+                directory.
+            top: True to show the table, or to say why it cannot be shown.
 
         Raises:
             OSError: the socket for other launchers cannot be created.

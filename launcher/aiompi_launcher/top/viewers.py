@@ -19,10 +19,10 @@ _MOST: Final = 16
 
 
 class Viewers:
-    """Lets other launchers of the same user look at a job. A viewer can say that it looks, and nothing else.
+    """Lets other launchers of the same user look at a job. A viewer can only say that it looks.
 
     Args:
-        title: returns what a viewer is told first.
+        title: returns the first message to a viewer.
         watch: tells viewers what the ranks do.
     """
 
@@ -62,7 +62,7 @@ class _Viewer(asyncio.Protocol):
         self._viewers.connected.add(self._transport)
 
     def data_received(self, data: bytes) -> None:
-        """Answer the viewer's banner with the title. After one more byte, send it the ranks' states each second."""
+        """Answer a viewer's banner with the title. After one more byte, send the ranks' states each second."""
         if self._transport not in self._viewers.connected:
             return
         known = len(self._heard)

@@ -34,9 +34,9 @@ class Title(NamedTuple):
 
     Attributes:
         parent: process that has started the launcher.
-        program: its command, or how it is served.
-        size: number of its ranks, or of its members at that time.
-        since: time of its start, in seconds since the epoch.
+        program: command of the job, or a text that says how the job is served.
+        size: number of ranks, or of members at the time of the title.
+        since: time of the start of the job, in seconds since the epoch.
     """
 
     parent: int
@@ -70,7 +70,7 @@ class Ranks:
     """The ranks of one world (protocol `Subject`).
 
     Args:
-        job: its table.
+        job: state table of the job.
         send: sends a message to a rank.
     """
 

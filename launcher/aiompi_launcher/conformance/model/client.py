@@ -64,7 +64,7 @@ class Part:
 
     Attributes:
         addresses: IPv4 addresses of its hosts.
-        procs: of each host.
+        procs: number of processes of each host.
         key: IMPI_AUTH_KEY; None: IMPI_AUTH_NONE.
         crossover, max_linear: -1: the default.
     """

@@ -141,8 +141,8 @@ async def bcast(comm: Comm, data: bytes, root: int, size: int | None = None, ope
     """Section 4.11.
 
     Args:
-        data: at the root.
-        size: that the others expect, in bytes; None: whatever comes.
+        data: the data to send; used only at the root.
+        size: number of bytes that the other processes expect; None for any number.
     """
     ends = Endpoints(comm, root)
     v = ends.mine
@@ -291,7 +291,7 @@ async def scatterv(comm: Comm, blocks: Sequence[bytes], size: int, root: int) ->
 
 
 async def _size_of(comm: Comm, rank: int, size: int) -> int:
-    """Return the block length that `rank` of this client expects. The master splits its message by it (I4.15-4)."""
+    """Return the block length that `rank` of this client expects, by which the master cuts its message (I4.15-4)."""
     for other in comm.locals[comm.number(comm.rank)]:
         if rank == comm.rank and other != rank:
             comm.tell(other, tags.SCATTERV, size.to_bytes(8))

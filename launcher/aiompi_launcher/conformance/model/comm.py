@@ -91,7 +91,7 @@ class Comm:
     # Messages of collectives.
 
     def tell(self, dest: int, tag: int, data: bytes = b"") -> Send:
-        """Send a message of a collective. Between processes of one client it counts as private."""
+        """Send a message of a collective; a message between processes of one client counts as private."""
         world = self.peers[dest]
         local = self.universe.procs[world].client == self.proc.info.client
         cid = self._private if local else self.cid + 1

@@ -76,9 +76,9 @@ class Send:
 
     Attributes:
         done: future that is done once the buffer is free and, for a synchronous send, the message has been matched.
-        first: bytes in the first packet.
+        first: number of bytes in the first packet.
         state: `queued` by flow control, `sent`, `cancelling`, `matched`.
-        message: the message at its destination, if it goes through memory.
+        message: the message object at the destination, if the message goes through memory.
         cancelled: future of the outcome of a cancel.
     """
 
@@ -101,12 +101,12 @@ class Options:
 
     Attributes:
         junk: fill ignored fields with ones.
-        withhold_protoack: unless it is 0, send no PROTOACK.
+        withhold_protoack: other than 0 to send no PROTOACK.
         drqid: request id for each long message received; 0 to number these messages consecutively.
         srqid: request id for each message sent; 0 to number the messages consecutively.
         first_bytes, other_bytes: data bytes in the first packet of a long message and in its other packets; 0 for the
             maximum.
-        piecemeal: write each packet in pieces of so many bytes; 0: at once.
+        piecemeal: size in bytes of the pieces in which packets are written; 0 to write each packet at once.
     """
 
     NAMES: Final = ("junk", "withhold_protoack", "drqid", "srqid", "first_bytes", "other_bytes", "piecemeal")

@@ -253,10 +253,10 @@ class Host:
     """A simulated host.
 
     Args:
-        info: what it said in the start-up.
+        info: description of the host in the start-up.
         universe: the job.
-        observer: looks at its packets.
-        mischief: makes it wrong.
+        observer: looks at the packets of the host.
+        mischief: makes the host break a rule.
 
     Attributes:
         lost: becomes the reason when a channel ends before its time.

@@ -35,8 +35,8 @@ class Token:
     Attributes:
         kind: `number`, `name`, `text`, `sign`, or `end` after the last one.
         text: the token as written; for kind `text`, the content of the string with its escapes replaced.
-        value: of kind `number`.
-        place: its first character.
+        value: value of a token of kind `number`.
+        place: place of the token's first character.
     """
 
     kind: str

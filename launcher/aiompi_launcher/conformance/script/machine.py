@@ -81,8 +81,9 @@ class Memory:
 class Mpi(Protocol):
     """An MPI implementation, as the machine sees it.
 
-    Each call in `calls.CALLS` is a coroutine method, which its signature names. The method takes the parameters that
-    the call reads. It returns the value that the call writes, or a tuple if the call writes several.
+    For each call in `calls.CALLS` there is a coroutine method, whose name is in the call's signature. The method takes
+    the parameters that the call reads. It returns the value that the call writes, or a tuple if the call writes
+    several.
     """
 
     def constant(self, name: str) -> Any:

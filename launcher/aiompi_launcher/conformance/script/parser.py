@@ -285,7 +285,7 @@ class _Parser(TokenReader):
         return value
 
     def _expression(self, level: int = 0, *, whole: bool = False) -> Expression:
-        """Parse an expression. With `whole`, for arguments of calls, it may also be an array name or a string."""
+        """Parse an expression. With `whole` (for arguments of calls), an array name or a string is allowed, too."""
         if level == len(_LEVELS):
             return self._unary(whole=whole)
         left = self._expression(level + 1, whole=whole)

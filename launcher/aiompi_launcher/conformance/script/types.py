@@ -75,12 +75,12 @@ class Cells:
     """The memory of a variable of numbers.
 
     Args:
-        type: of its elements.
+        type: type of the elements.
         length: number of elements; for a type of pairs, number of pairs.
 
     Attributes:
-        data: as a C program would have it.
-        count: numbers in it.
+        data: the bytes of the memory, as a C program would have them.
+        count: number of numbers in the memory.
         hidden: for each status that `data` holds, the implementation's status object. The key is the index of the first
             of the status's three numbers.
     """

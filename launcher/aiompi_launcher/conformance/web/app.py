@@ -52,12 +52,13 @@ class Tool:
     """The web application.
 
     Args:
-        address: on which it listens, and on which simulated hosts do.
+        address: address on which the application and the simulated hosts listen.
         scripts: folder of the scripts.
         limits: how long tests wait.
 
     Attributes:
-        token: secret that each request must contain. Loopback needs it, too: other users of the machine can connect.
+        token: secret that each request must contain. It is needed even on loopback, because other users of the machine
+            can connect.
     """
 
     def __init__(self, address: str, scripts: Path, limits: Limits = PATIENT) -> None:

@@ -40,7 +40,7 @@ class Bench:
 
     Attributes:
         state: `idle`, `waiting` for clients under test, `ready` for tests, or `running` them.
-        results: those since the last clear, the newest last.
+        results: results since the list was last cleared, the newest last.
     """
 
     def __init__(self, address: str, scripts: Path, limits: Limits, tell: Callable[[Event], None]) -> None:
@@ -236,7 +236,7 @@ class Bench:
         self._go("ready" if ready else "idle", "All tests completed. Ready for test selection.")
 
     async def _job_for(self, setup: Setup) -> bool:
-        """Use the current job if it has this setup; otherwise open a new job. Return True if there is such a job."""
+        """Use the current job if it has this setup, otherwise open a job. Return True if a job is open."""
         if self._serves(setup):
             return True
         if self._session is not None:
@@ -244,7 +244,7 @@ class Bench:
         return await self._open(setup)
 
     def _serves(self, setup: Setup) -> bool:
-        """Return True if the current job is the one that this setup needs."""
+        """Return True if the current job works and has this setup."""
         return self._session is not None and not self._session.broken and self._session.setup == setup
 
     async def _drop(self) -> None:

@@ -128,7 +128,7 @@ class Packet:
 
 
 def decode(header: bytes, data: bytes = b"") -> Packet:
-    """A packet of its 128 bytes and the data that came with it."""
+    """Return the packet with a header of 128 bytes and the data that came with it."""
     kind, length, src, src_pid, dest, dest_pid, *rest = _LAYOUT.unpack(header)
     srqid, drqid, msglen, lsrank, tag, cid, seqnum, count, dtype, reserved = rest
     source, destination = Identity(src, src_pid), Identity(dest, dest_pid)
