@@ -10,7 +10,7 @@ connection ends if the two ends name different channels. So an attacker between 
 and the other end send in clear.
 
 For an encrypted connection, a TLS handshake follows, and both ends prove the key once more over the channel. So an
-attacker who relays the first proofs cannot be an end point of two TLS channels (`aiompi.net.tls.binding`):
+attacker that relays the first proofs cannot be an end point of two TLS channels (`aiompi.net.tls.binding`):
 
     Proof  HMAC(key, "bound connector" binding Hello Reply)  -->
                                           <--   Proof  HMAC(key, "bound acceptor" binding Hello Reply)

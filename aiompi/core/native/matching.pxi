@@ -30,9 +30,7 @@ cdef class MessageBase:
 
     @property
     def data(self):
-        if type(self._data) is bytearray:
-            self._data = PyMemoryView_FromObject(self._data)
-        return self._data
+        return PyMemoryView_FromObject(self._data) if type(self._data) is bytearray else self._data
 
     @data.setter
     def data(self, data):

@@ -317,12 +317,8 @@ cdef class PeerBase:
 
     cdef int hand_over(self, MessageBase message, PostedReceive receive) except -1:
         """Give a message that is `plain` to the receive that matches it."""
-        cdef bytearray data
+        cdef bytearray data = <bytearray?>message._data
         cdef int64_t eager = message.eager
-        if type(message._data) is not bytearray:
-            data = bytearray(message._data)
-        else:
-            data = <bytearray>message._data
         (<MatchQueues?>message.matcher).remove_unexpected(message)
         message._data = None
         message.eager = 0
