@@ -66,14 +66,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Limit the time of each test. Let each worker of pytest-xdist begin to collect in another folder.
 
     The first one that comes to a file rewrites its assertions and compiles it, and the others find that in the cache.
+    A folder that the command line names is collected even if `--ignore` names it, too, so the worker leaves it out.
     """
     config.pluginmanager.register(stalls.Limits())
     worker = getattr(config, "workerinput", None)
     if worker is not None and config.args == [TESTS.name] and config.rootpath == TESTS.parent:
+        ignored = {TESTS / "__pycache__", *map(Path.absolute, map(Path, config.getoption("ignore") or ()))}
         places = sorted(
             str(path)
             for path in TESTS.iterdir()
-            if path.match("test_*.py") or (path.is_dir() and path.name != "__pycache__")
+            if (path.match("test_*.py") or path.is_dir()) and path not in ignored
         )
         begin = len(places) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
         config.args = places[begin:] + places[:begin]
