@@ -235,7 +235,7 @@ class UnknownError(MPIError, error_class=ERR_UNKNOWN):
 
 
 class TruncationError(MPIError, error_class=ERR_TRUNCATE):
-    """The message is longer than the receive buffer; nothing was written beyond it (section 3.2.4)."""
+    """The message is longer than the receive buffer; nothing was written beyond the buffer (section 3.2.4)."""
 
 
 class OtherError(MPIError, error_class=ERR_OTHER):

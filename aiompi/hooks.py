@@ -102,8 +102,8 @@ def add(hook: H, *, always: bool = False) -> H:
 
     Args:
         hook: returns the result for the program, usually that of `call()`.
-        always: True for a hook that is a part of the calls themselves, such as the error handlers. Such a hook is
-            inside all other hooks and also sees the calls that other hooks make.
+        always: True for a hook that is a part of the calls themselves, such as the error handlers. A hook with `always`
+            is inside all other hooks and also sees the calls that other hooks make.
 
     Returns:
         The hook, so that this function can be used as a decorator.
@@ -289,7 +289,7 @@ class _Surface:
             mark: attribute that the new functions get.
 
         Returns:
-            The original attributes of the namespace by their names; None for an inherited attribute.
+            The original attributes of the namespace by their names; None for an attribute that the namespace inherits.
         """
         replaced = {}
         for name in self.names:

@@ -1,4 +1,4 @@
-"""`ByClass`: objects that higher layers attach to an object of a lower layer, which does not know their classes."""
+"""`ByClass`: by class, the objects that higher layers attach to an object of a lower layer."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ class Caching:
                 HOST, IO, WTIME_IS_GLOBAL, UNIVERSE_SIZE, APPNUM, LASTUSEDCODE, and the keys of IMPI 0.0, section 2.5.
                 IMPI_CLIENT_SIZE and IMPI_HOST_SIZE are the numbers of clients and hosts of the communicator.
                 IMPI_CLIENT_COLOR and IMPI_HOST_COLOR are the indexes of this process's client and host.
-            default: returned if there is no value. With another default than None, the program can tell a missing value
+            default: returned if there is no value. A default that is not None lets the program tell a missing value
                 from the value None.
 
         Returns:

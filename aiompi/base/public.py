@@ -11,7 +11,7 @@ _public: Final[set[type]] = set()
 
 
 def public(cls: C) -> C:
-    """Class decorator: methods that a public class inherits from private classes get its name in `__qualname__`.
+    """Class decorator: puts the public class's name into `__qualname__` of methods inherited from private classes.
 
     Messages such as "Comm.send() got an unexpected keyword argument" then name a class that programs know. If two
     public classes inherit a method from one private class, the second one gets a copy of it.

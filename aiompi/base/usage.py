@@ -10,7 +10,7 @@ _LEAST: Final = 0.15
 
 
 def standing(pid: int) -> tuple[str, float]:
-    """Return the state of a process of this machine, as a letter of /proc, and the CPU seconds that it has used.
+    """Return the state of a process (the letter in `/proc/PID/stat`), and the CPU seconds that the process has used.
 
     Raises:
         OSError: there is no such process.

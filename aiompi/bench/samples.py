@@ -51,8 +51,8 @@ def callers(
         work: the work without the number of calls.
         conversations: conversation with each side.
         value: computes a sample from an answer.
-        calls: calls per turn. If it is None, a trial shows how many calls the slowest side can make in a turn, and all
-            sides make this number.
+        calls: calls per turn. If `calls` is None, a trial shows how many calls the slowest side can make in a turn, and
+            all sides make that number of calls.
     """
     if calls is None:
         trials = [slowest(conversation.ask({**work, "calls": 1})) for conversation in conversations]

@@ -54,7 +54,7 @@ def _incumbent(present: Sequence[Rule], ranks: int, size: int) -> str:
 
 
 def _covers(following: Rule, rule: Rule) -> bool:
-    """Return True if `following` makes `rule` redundant: it has the same algorithm and no narrower limits."""
+    """Return True if `following` makes `rule` redundant: `following` has the same algorithm and no narrower limits."""
     limits = [(getattr(following, name), getattr(rule, name)) for name in ("max_ranks", "max_bytes", "max_total")]
     wider = all(limit is None or (other is not None and limit >= other) for limit, other in limits)
     wider = wider and not following.power_of_two and (rule.shared_memory or not following.shared_memory)
@@ -102,6 +102,6 @@ def _winners(times: Times, number: int, incumbent: str) -> list[str]:
 
 
 def _between(size: int, larger: int) -> int:
-    """Return the power of two nearest to the geometric mean of two sizes, or the smaller size if this is larger."""
+    """Return the power of two nearest to the geometric mean of two sizes, but at least the smaller size."""
     middle = math.sqrt(max(size, 1) * larger)
     return max(size, 1 << round(math.log2(middle)))

@@ -1,7 +1,7 @@
 """Accumulators: the partial results of a reduction, vectors in memory or Python objects.
 
 Operands are combined in the order of ranks (section 4.9.4), even if the operation commutes, except in a part of a
-vector whose result only one rank computes. Results are then the same on all ranks to the last bit. They are also the
+vector whose result only one rank computes. Results are then the same on all ranks to the last bit. Results are also the
 same in each call with the same algorithm and number of ranks.
 """
 
@@ -60,7 +60,7 @@ class Accumulator(ABC):
 
     @abstractmethod
     def absorb(self, lower: bool) -> None:
-        """Combine with the received partial result: of lower ranks if `lower` is True, otherwise of higher ranks."""
+        """Combine with the received partial result, that of lower ranks if `lower` is True, else of higher ranks."""
 
     @abstractmethod
     def adopt(self) -> None:
@@ -169,7 +169,7 @@ class Vector(Accumulator):
         return self._datatype.size
 
     def become(self, block: Block, count: int) -> None:
-        """Replace the partial result by a block of `count` items; the number may change."""
+        """Replace the partial result by a block of `count` items, which may be more or fewer than before."""
         self._value, self._own = block.data, True
         self._place, self._vacant = None, False
 
@@ -266,8 +266,8 @@ class Vector(Accumulator):
         """Become the result of a reduction by the core.
 
         Args:
-            begin: function that begins the call. It takes two arrays: the contribution, or None if the result array
-                holds it; and the result, or None if this rank gets no result.
+            begin: function that begins the call. The function takes two arrays: the contribution, which is None if the
+                result array holds it; and the result, which is None if this rank gets no result.
             wanted: True if this rank gets the result.
 
         Returns:

@@ -286,7 +286,7 @@ def scan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
 
 @within_group
 def exscan(call: Call, sendspec: object, recvspec: object, op: Op) -> Run:
-    """Combine the vectors of the ranks below this one (MPI_Exscan, MPI-2)."""
+    """Combine the vectors of the ranks below this rank (MPI_Exscan, MPI-2)."""
     if call.comm.rank or sendspec is IN_PLACE:
         sendbuf, recvbuf = call.vectors(sendspec, recvspec)
     else:
@@ -390,7 +390,7 @@ def _check_segment(call: Call, sendbuf: Buffer, recvbuf: Buffer, count: int) -> 
 def _asking_for_counts(call: Call, sendbuf: Buffer, recvbuf: Buffer, op: Op) -> Run:
     """Exchange the counts, then run the reduce-scatter.
 
-    Both steps use the same channel, in which messages do not overtake each other.
+    The exchange and the reduce-scatter use the same channel, in which messages do not overtake each other.
     """
     _check_segment(call, sendbuf, recvbuf, recvbuf.count)
     op = call.check_op(op, sendbuf)

@@ -197,7 +197,7 @@ class Call:
         return root, is_root
 
     def is_in_place(self, spec: object) -> bool:
-        """Return True if the contribution is in the receive buffer; on an intercommunicator it never is."""
+        """Return True if the contribution is in the receive buffer; always False on an intercommunicator."""
         return (spec is IN_PLACE or spec is None) and self.comm.remote is None
 
     def select(
@@ -386,8 +386,8 @@ class Prepared(Generic[P]):
     """A collective. Calling the object with a communicator and the arguments starts the collective.
 
     Args:
-        check: function with the name of the collective. It checks the arguments and returns a function that runs the
-            collective with them, any number of times.
+        check: function with the name of the collective. The function checks the arguments, and returns a function that
+            runs the collective with these arguments, any number of times.
         algorithm: name of the algorithm; None if the settings and the tuning data decide.
         between_groups: True if the collective is defined on an intercommunicator.
     """

@@ -76,7 +76,7 @@ class ExternalAccumulator(VectorAccumulator):
         super().adopt()
 
     def _read(self) -> None:
-        """Convert the received items to native representation, but only once: `absorb` may call `adopt`."""
+        """Convert the received items to native representation; do nothing if they have been converted already."""
         arrived, self._arrived = self._arrived, None
         if arrived is None:
             return

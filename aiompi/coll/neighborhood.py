@@ -81,7 +81,7 @@ def _alltoall_any(
 
 
 def _exchange(call: Call, near: Edges, sources: Sequence[Buffer], places: Sequence[Buffer], times: int = 1) -> Run:
-    """Return the function that sends the sources, `times` times over, to the neighbours, and receives into `places`."""
+    """Return the function that sends the sources (their list repeated `times` times), and receives into `places`."""
     call.check_apart(sources, places)
 
     async def run(channel: Channel) -> None:

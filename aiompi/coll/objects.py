@@ -173,14 +173,14 @@ def allreduce(
 
 
 def scan(comm: Communicator, codec: ObjectCodec, obj: Any, op: Operation, algorithm: str | None = None) -> Request[Any]:
-    """Combine the objects of the ranks up to and including this one in rank order (section 4.11)."""
+    """Combine the objects of the ranks up to and including this rank in rank order (section 4.11)."""
     return _rootless(comm, codec, obj, op, registry.SCAN, algorithm)
 
 
 def exscan(
     comm: Communicator, codec: ObjectCodec, obj: Any, op: Operation, algorithm: str | None = None
 ) -> Request[Any]:
-    """Combine the objects of the ranks below this one in rank order; None on rank 0 (MPI_Exscan, MPI-2)."""
+    """Combine the objects of the ranks below this rank in rank order; None on rank 0 (MPI_Exscan, MPI-2)."""
     return _rootless(comm, codec, obj, op, registry.EXSCAN, algorithm)
 
 
@@ -332,7 +332,7 @@ class _Objects:
 
 
 def _copy(block: Block) -> Block:
-    """Return a copy of a block: its object then shares no memory with the contribution of this rank."""
+    """Return a copy of a block, so that the copy's object shares no memory with the contribution of this rank."""
     copy = Block()
     copy.copy(block)
     return copy

@@ -41,8 +41,8 @@ class Algorithm(NamedTuple, Generic[P]):
         run: the coroutine; it awaits nothing but requests of the channel.
         order_safe: True if the algorithm combines in the order of ranks; otherwise it serves only commutative
             operations.
-        any_form: True if the algorithm moves blocks and accumulators as a whole. Otherwise it cuts them into pieces,
-            and serves only buffers whose length all ranks know.
+        any_form: True if the algorithm moves blocks and accumulators as a whole. If it is False, the algorithm cuts
+            blocks or accumulators into pieces, and serves only buffers whose length all ranks know.
         any_lengths: True if the blocks of buffers may differ in length, as in Gatherv. An algorithm that cuts blocks
             can also have `any_lengths`, if all ranks know all lengths, as in Allgatherv.
     """
@@ -68,7 +68,7 @@ class Collective(Generic[P]):
         over_clients: algorithms of IMPI 0.0, for buffers on communicators that span clients. The first algorithm that
             can serve a call is used. Empty for a collective that is not in IMPI 0.0.
         between_groups: algorithm for intercommunicators. None if the collective is not defined on intercommunicators,
-            and for Allgather, which uses the algorithm of Alltoall on them.
+            and for Allgather, which uses Alltoall's algorithm there.
     """
 
     name: str

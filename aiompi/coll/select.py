@@ -1,7 +1,7 @@
 """Selection: which algorithm serves a call.
 
 A call may name an algorithm. The setting `coll` names an algorithm for a collective
-(AIOMPI_COLL="bcast=binomial,reduce=binomial"); the calls that this algorithm can serve use it. Otherwise `tuning.json`
+(AIOMPI_COLL="bcast=binomial,reduce=binomial"); this algorithm runs each call that it can serve. Otherwise `tuning.json`
 decides. This file has a list of rules for each collective. A call uses the first rule that applies to the call and
 whose algorithm can serve the call. A rule has three limits: `max_ranks` for the number of ranks, `max_bytes` for the
 bytes of one rank's block, and `max_total` for the bytes of the blocks of all ranks. A limit may be omitted. A rule may
@@ -158,8 +158,8 @@ def select(
         algorithm: name, the same on all ranks; None if the setting or the tuning data decide.
 
     Raises:
-        InvalidArgumentError: the call names an unknown algorithm, or one that cannot serve it; or the setting `coll`
-            names an unknown collective or algorithm.
+        InvalidArgumentError: the call names an unknown algorithm, or an algorithm that cannot serve the call; or the
+            setting `coll` names an unknown collective or algorithm.
         InvalidCommError: the collective is not defined on an intercommunicator.
     """
     if comm.remote is not None:
@@ -183,7 +183,7 @@ def select(
 def _forced(
     comm: Communicator, collective: Collective[P], case: Case
 ) -> Callable[Concatenate[Channel, P], Coroutine[Any, None, None]] | None:
-    """Return the algorithm that the setting `coll` names; None if it names none, or one that cannot serve the call."""
+    """Return the algorithm that the setting `coll` names, if that algorithm can serve the call; otherwise None."""
     forced = comm.engine.settings.coll
     if not forced:
         return None
@@ -218,8 +218,8 @@ def select_over_clients(
 def usual(collective: Collective[...], case: Case) -> Callable[..., Coroutine[Any, None, None]]:
     """Return the algorithm that the tuning data choose.
 
-    If this algorithm uses slots, the function has a substitute: the best algorithm without slots. It serves the calls
-    in which the members do not have slots, or do not have them yet.
+    If this algorithm uses slots, the function has a substitute: the best algorithm without slots. The substitute serves
+    calls in which the members have no slots, or no slots yet.
     """
     name = preferred(collective, case)
     run = collective.algorithms[name].run

@@ -1,10 +1,10 @@
 """Collectives through slots: how the members of a communicator begin to use slots, and the order of calls.
 
-Before the members use slots they must hand memory to each other. For this they use the first calls of collectives: in
-each of these calls they try to share slots, and agree whether all have succeeded. All members count their calls in the
-same way, so all know the state. If some of `n` members are not connected yet, the next `n` calls use messages. These
-calls take about as long as connecting all members. So a program with few calls does not pay for connections between all
-members.
+Before the members use slots they must hand memory to each other. In each of the first calls of collectives, the members
+try to share slots, and agree whether all members have succeeded. All members count their calls in the same way, so all
+know whether the next call tries to share slots. If some of `n` members are not connected yet, the next `n` calls use
+messages. These calls take about as long as connecting all members. So a program with few calls does not pay for
+connections between all members.
 
 The members use slots in the order of their calls, which is the same for all members. Therefore a call uses slots at its
 beginning, before any other wait. A call that must wait for another event first holds its turn (`hold_turn`).
@@ -198,7 +198,7 @@ async def show(
 
     Raises:
         InvalidRootError, InvalidOpError, OtherError: a rank has called another collective, has passed another root or
-            operation, or has made another number of calls before (modulo 2**15).
+            operation, or has made more or fewer calls before (modulo 2**15).
         InvalidCountError: a rank contributes another number of bytes.
         ProcessFailedError: a rank is dead.
     """
@@ -316,7 +316,7 @@ def _exchange(
 
 
 async def hold_turn(channel: Channel, run: Callable[[], Coroutine[Any, None, T]]) -> T:
-    """Run a coroutine within one turn, because it uses slots more than once or after other waits."""
+    """Run a coroutine while later calls wait, because the coroutine uses slots more than once or after other waits."""
     sync = _sync_of(channel)
     if sync is None:
         return await run()

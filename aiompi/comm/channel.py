@@ -84,7 +84,7 @@ def root_of(note: int) -> int | None:
 class Channel:
     """The collective context of a communicator, and the tag that one call uses in this context.
 
-    All members call collectives in the same order (section 4.1). So the number of the call is its tag, and several
+    All members call collectives in the same order (section 4.1). So the number of a call serves as its tag, and several
     calls can be in progress at once. On an intercommunicator the channel leads to the remote group, and `local` to the
     local group. On a communicator that spans IMPI clients, algorithms use the tags of IMPI (see `tagged`). A persistent
     collective adds a number to these tags.
@@ -262,7 +262,7 @@ async def run_after(
     channel: Channel,
     algorithm: Callable[[Channel], Coroutine[Any, None, T]],
 ) -> T:
-    """Run a collective after another one has ended, whether it has succeeded or failed."""
+    """Run a collective after an earlier collective has ended, whether the earlier one has succeeded or failed."""
     before.when_done(lambda _: gate.complete())
     await gate
     return await algorithm(channel)

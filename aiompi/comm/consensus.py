@@ -1,11 +1,11 @@
 """Agreements on communicators that several jobs share, where no agent knows all members (Comm.Agree, Comm.Shrink).
 
-Each member sends its contribution to all others. It waits until every other member has contributed or is known to have
-failed, and combines the contributions to a result. The results may differ, because a failing member may have sent its
-contribution to some members only. Therefore each member in turn sends its result to all others. The others replace
-their own results by the received result. They skip the turn of a member that they know to have failed. After the turn
-of the first member that does not fail, all members have the same result. So the last result is uniform, even at members
-that fail later.
+Each member sends its contribution to all others. Each member waits until every other member has contributed or is known
+to have failed, and combines the contributions to a result. The results may differ, because a failing member may have
+sent its contribution to some members only. Therefore each member in turn sends its result to all others. The others
+replace their own results by the received result. They skip the turn of a member that they know to have failed. After
+the turn of the first member that does not fail, all members have the same result. So the last result is uniform, even
+at members that fail later.
 
 The algorithm needs a perfect failure detector, which notices each failure and suspects no living process (Chandra and
 Toueg, "Unreliable failure detectors for reliable distributed systems"). The agents and the ends of connections are such

@@ -54,7 +54,7 @@ class Errhandler(Reference[_Handler]):
 
     @property
     def raises_only(self) -> bool:
-        """True if the handler does nothing, so that the call only raises; the default of communicators."""
+        """True for ERRORS_RETURN, the default of communicators: a failing call raises, and the handler does nothing."""
         return self == ERRORS_RETURN
 
     @property

@@ -19,7 +19,7 @@ class _Members:
     """The object behind the handles of a group: its members.
 
     Args:
-        ranks: numbers that the members have at this rank, in the order of the ranks in the group.
+        ranks: the process numbers of the members at this rank, in the order of the ranks in the group.
         own: number of this process; negative if the group need not know it.
         session: see `Group.session`.
     """
@@ -276,8 +276,8 @@ class Group(Reference[_Members]):
         """Make a group of ranges of ranks, in this order (MPI_Group_range_incl).
 
         Args:
-            ranks: triples (first, last, stride). Each stands for the ranks first, first + stride, ..., which go up to
-                `last` at most, or down to `last` if the stride is negative.
+            ranks: triples (first, last, stride). Each triple stands for the ranks first, first + stride, ..., which go
+                up to `last` at most, or down to `last` if the stride is negative.
 
         Returns:
             The new group.

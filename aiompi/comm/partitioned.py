@@ -45,7 +45,7 @@ _MOST: Final = 2**16
 
 
 class PartitionedContext:
-    """The context of the partitions of a communicator at one rank, made when it is used first.
+    """The context of the partitions of a communicator at one rank, made at its first use.
 
     Messages with partitions carry the rank of their sender plus an offset. So the tags of partitions do not collide
     with the tags of announcements, which the program chooses.
@@ -172,7 +172,7 @@ class _Run(Request[T_co]):
         self._settle()
 
     def _settle(self) -> None:
-        """With no message in transit, end the run: fail if a message failed, succeed if all partitions are done."""
+        """If no message is in transit, end the run: fail if a message failed, succeed if all partitions are done."""
         if self._done or self._under_way:
             return
         if self._failure is not None:
@@ -393,7 +393,7 @@ class _BoundReceive(_Bound):
         return _ReceiveRun(self)
 
     def announced(self) -> tuple[int, int, int]:
-        """Return the sender's number of partitions, the bytes of each, and the tag of the first.
+        """Return the sender's number of partitions, the bytes of each partition, and the tag of the first partition.
 
         Raises:
             RemoteProtocolError: the message announces no possible send.
@@ -585,5 +585,5 @@ def _divisible(buffer: Buffer, partitions: int, where: str) -> Buffer:
 
 
 def _overlapping(partition: int, partitions: int, others: int) -> range:
-    """Return which of `others` equal parts of a buffer overlap one of its `partitions` equal parts."""
+    """Return the range of parts that overlap a partition, if the same buffer is also cut into `others` equal parts."""
     return range(partition * others // partitions, -(-(partition + 1) * others // partitions))

@@ -25,7 +25,7 @@ class Placement(NamedTuple):
 
     @classmethod
     def of(cls, universe: Universe | None, members: Sequence[int]) -> Placement:
-        """Return the placement of the processes with these world ranks; without a universe all are at one host."""
+        """Return the placement of the processes with these world ranks; without IMPI, all processes are at one host."""
         if universe is None:
             nowhere = (0,) * len(members)
             return cls(nowhere, nowhere, native=True)

@@ -51,8 +51,8 @@ class SessionState:
     def universe_size(self) -> int:
         """Number of processes for which there is room.
 
-        It is the setting `universe_size`, or by default the number of cores or the number of ranks, whichever is
-        larger.
+        This number is the setting `universe_size`, or by default the number of cores or the number of ranks, whichever
+        is larger.
         """
         size: int = self.runtime.settings.universe_size or max(self.runtime.universe_size, self.engine.size)
         return size

@@ -56,8 +56,8 @@ class CommunicatorState(CommunicatorBase[Receive]):
         rank: rank of this process in the group.
         size: size of the group.
         targets: number of the process (see `aiompi.engine.processes`) for each rank to which sends and receives refer.
-        native: True if no message passes through IMPI hosts. Otherwise the communicator spans clients, and chapter 4
-            of IMPI 0.0 defines what its collectives send.
+        native: True if no message passes through IMPI hosts. If it is False, the communicator spans clients, and
+            chapter 4 of IMPI 0.0 defines the messages of its collectives.
         shares_memory: True if all members can read shared memory of each other.
         hosts: ranks by host (`Engine.hosts`).
         spans_hosts: True if there are several hosts, and one of them has several ranks.
@@ -156,7 +156,7 @@ class CommunicatorState(CommunicatorBase[Receive]):
 
     @property
     def placement(self) -> Placement:
-        """The IMPI clients and hosts of the members, followed by those of the remote group."""
+        """The IMPI clients and hosts of the members, followed by the clients and hosts of the remote group."""
         if self._placement is None:
             remote = () if self.remote is None else self.remote.members
             self._placement = Placement.of(self.engine.universe, (*self.group.members, *remote))

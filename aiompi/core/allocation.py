@@ -1,11 +1,12 @@
 """Memory for messages and partial results. Large blocks are reused.
 
-The first use of new memory costs a page fault for every 4 KiB. These page faults take many times as long as copying a
-message into the memory. The C library returns large blocks to the system when they are freed, unless larger ones were
-freed before. Therefore this module keeps the last few blocks and reuses the unreferenced ones. If no kept block fits, a
-new block is mapped (a block of up to 8 MiB with all its pages in one call). A block that is no longer kept returns to
-the system. A block begins at a page boundary, so data that are aligned in a message are aligned in memory. Blocks are
-reused once NumPy has been imported, because only an array can tell when the last view of its memory is gone.
+The first use of new memory costs a page fault for every 4 KiB. The page faults take many times as long as copying a
+message into the memory. The C library returns a large block to the system when the block is freed, unless the program
+has freed a larger block before. Therefore this module keeps the last few blocks and reuses the unreferenced ones. If no
+kept block fits, a new block is mapped (a block of up to 8 MiB with all its pages in one call). A block that is no
+longer kept returns to the system. A block begins at a page boundary, so data that are aligned in a message are aligned
+in memory. Blocks are reused once NumPy has been imported, because only an array can tell when the last view of its
+memory is gone.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def _checked_leader(where: str, which: str, rank: int, size: int) -> int:
 
 
 def merge(comm: Communicator, high: bool) -> Request[Communicator]:
-    """Make an intracommunicator of both groups of an intercommunicator; all processes call it.
+    """Make an intracommunicator of both groups of an intercommunicator; all processes make this call.
 
     Args:
         high: True if the local group comes after the remote group; the same in all processes of a group. If both groups

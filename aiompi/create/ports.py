@@ -45,7 +45,7 @@ Start: TypeAlias = Callable[[Sequence[Program], str, Sequence[str]], Request[Non
 
 
 class PortNamespace(Namespace):
-    """The namespace of an open port, in which a process with the key can connect even if it is unknown.
+    """The namespace of an open port, through which even an unknown process can connect if it has the key.
 
     Args:
         processes: the processes that this process knows.

@@ -49,7 +49,7 @@ def split(comm: Communicator, color: int, key: int) -> Request[Communicator | No
         key: new ranks are in the order of the keys; members with equal keys keep their order in `comm`.
 
     Returns:
-        The request. Its result is None for the colour UNDEFINED, and if no process of the remote side has the colour.
+        A request, whose result is None for the colour UNDEFINED, and if no process of the remote side has the colour.
 
     Raises:
         InvalidArgumentError: the colour is negative and not UNDEFINED, or an argument needs more than 64 bits (32 bits
@@ -89,8 +89,8 @@ def split_type(
         info: a guided kind reads the name of the resource from it; an unguided split sets `mpi_hw_resource_type` in it.
 
     Returns:
-        The request. Its result is None in a process that belongs to no resource of this type, or to several resources
-        of this type.
+        A request, whose result is None in a process that belongs to no resource of this type, or to several such
+        resources.
 
     Raises:
         InvalidArgumentError: there is no such kind, or the info names two resources.

@@ -31,7 +31,7 @@ Weights: TypeAlias = "Sequence[int] | int | None"
 def cart(
     comm: Communicator, dims: Sequence[int], periods: Sequence[bool] | bool | None
 ) -> Request[Communicator | None]:
-    """Arrange processes in a grid (MPI_Cart_create, section 6.5.1); all of `comm` call it.
+    """Arrange processes in a grid (MPI_Cart_create, section 6.5.1); all members of `comm` make this call.
 
     Ranks are not reordered, because nothing is known of the hardware.
 
@@ -52,7 +52,7 @@ def cart(
 
 
 def graph(comm: Communicator, index: Sequence[int], edges: Sequence[int]) -> Request[Communicator | None]:
-    """Arrange processes as the nodes of a graph (MPI_Graph_create, section 6.5.3); all of `comm` call it.
+    """Arrange processes as the nodes of a graph (MPI_Graph_create, section 6.5.3); all of `comm` make this call.
 
     Args:
         index, edges: see `Graph.create`; the same in all processes.
@@ -76,7 +76,7 @@ def dist_graph_adjacent(
     sourceweights: Weights,
     destweights: Weights,
 ) -> Request[Communicator]:
-    """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2); all of `comm` call it.
+    """Give each process its neighbours (MPI_Dist_graph_create_adjacent, MPI-2.2); all of `comm` make this call.
 
     Args:
         sources, destinations, sourceweights, destweights: see `DistributedGraph.adjacent`.
@@ -100,7 +100,9 @@ def dist_graph(
     destinations: Sequence[int],
     weights: Weights,
 ) -> Request[Communicator]:
-    """Arrange processes as a graph; each may name any edges (MPI_Dist_graph_create, MPI-2.2); all of `comm` call it.
+    """Arrange processes as a graph (MPI_Dist_graph_create, MPI-2.2); all members of `comm` make this call.
+
+    Each process may name any edges.
 
     Args:
         sources, degrees, destinations, weights: see `split_edges`.
@@ -123,7 +125,7 @@ def dist_graph(
 
 
 def cart_sub(comm: Communicator, remain_dims: Sequence[bool]) -> Request[Communicator]:
-    """Cut a grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6); all of `comm` call it.
+    """Cut a grid into grids of fewer dimensions (MPI_Cart_sub, section 6.5.6); all of `comm` make this call.
 
     Args:
         remain_dims: for each dimension, True if it is kept; the same in all processes.

@@ -4,8 +4,8 @@
     x87 (80 bits)     1        15  64: the bit before the point is stored, then 63 of fraction
     binary128         1        15  112 of fraction; the bit before the point is 1 unless the exponent is 0
 
-Both have the exponent bias 16383, so every x87 value has an equal binary128 value. In the other direction the fraction
-is rounded to 63 bits, to nearest with ties to even, as the processor does.
+Both formats have the exponent bias 16383, so every x87 value has an equal binary128 value. A conversion from binary128
+rounds the fraction to 63 bits, to nearest with ties to even, as the processor does.
 
 Numbers are structured arrays of their bits. No arithmetic is done on them, so NaNs keep their payload. `NATIVE` is None
 if long double has neither of the two formats.

@@ -2,8 +2,7 @@
 
 Without markers, a type map extends from its first byte to its last, and its upper bound is padded (eps in the standard)
 until the extent is a multiple of the strictest alignment. A marker replaces the bound, without padding. Markers are
-entries like all others: they are moved and repeated with the other entries, and the outermost marker determines the
-bound.
+moved and repeated like all other entries, and the outermost marker determines the bound.
 """
 
 from __future__ import annotations

@@ -84,10 +84,10 @@ def _pairs() -> dict[tuple[object, ...], Datatype]:
 def from_dtype(dtype: npt.DTypeLike) -> Datatype:
     """Return the committed datatype of a numpy type.
 
-    A structured type becomes the pair of section 4.9.3 with the same layout. If there is no such pair, it becomes a
-    struct of its fields with the same offsets and extent. Structured types may be aligned, packed or nested, and may
-    have sub-arrays. Strings become arrays of characters; void types, and types of other packages such as bfloat16,
-    become arrays of bytes. Results are cached, so equal types give the same object.
+    A structured type becomes the pair of section 4.9.3 with the same layout. A structured type without such a pair
+    becomes a struct of its fields with the same offsets and extent. Structured types may be aligned, packed or nested,
+    and may have sub-arrays. Strings become arrays of characters; void types, and types of other packages such as
+    bfloat16, become arrays of bytes. Results are cached, so equal types give the same object.
 
     Args:
         dtype: numpy type or anything numpy.dtype() takes.
@@ -170,8 +170,8 @@ def to_dtype(datatype: Datatype) -> np.dtype[Any]:
 
     The itemsize is the extent of the datatype. If the data end beyond the extent, because the lower bound is positive,
     the itemsize is the upper bound. Derived types become structured types. Their fields are the blocks, aligned if
-    possible. The names of the fields are f0, f1 ..., or those of the numpy type from which the datatype was made.
-    Contiguous types and whole subarrays become sub-arrays.
+    possible. The fields are named f0, f1 ..., or as in the numpy type from which the datatype was made. Contiguous
+    types and whole subarrays become sub-arrays.
 
     Raises:
         InvalidTypeError: no numpy type can describe the datatype. The datatype has data before its address or beyond

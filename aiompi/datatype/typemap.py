@@ -1,8 +1,9 @@
 """Type maps: the sequence of basic types at displacements that a datatype describes (section 3.12).
 
-A type map is immutable. It stores the call of the constructor that made it; everything else follows from this call. A
-constructor defines its result once, as a composition of four steps: repeat, place, shift and concat. The composition is
-applied to each form of the map: its bounds, its signature, its layout in memory and its layout in external32.
+A type map is immutable. A type map stores the constructor call that made it, and everything else follows from this
+call. A constructor defines its result once, as a composition of four steps: repeat, place, shift and concat. The
+composition is applied to each form of the map: its bounds, its signature, its layout in memory and its layout in
+external32.
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ _BRIEF_SECONDS = 500e-6
 
 
 class AsyncioDriver(DriverBase):
-    """An event loop makes progress. Only the loop's thread may make calls, while no other loop runs in it.
+    """An event loop makes progress. Only the loop's thread may make calls, and only while no other loop runs there.
 
     The driver uses the loop that is running when the driver is created, or else when it is first used.
 
-    When this loop is closed and no operation is in progress, the next loop in which a call is made replaces it. It
-    makes the calls that the closed loop had still to make.
+    When this loop is closed and no operation is in progress, the next loop in which a call is made replaces the closed
+    loop. The new loop makes the calls that the closed loop had still to make.
 
     Attributes:
         at_rest: returns True if no operation is in progress. Then another loop may replace a closed one.

@@ -1,8 +1,8 @@
 """`Doorbells`: the eventfds by which peers wake a rank that sleeps in an event loop or in a shared epoll.
 
-A peer shares the counter and the flags of the eventfd, and could make a read or a write of this rank block. So no rank
-reads a doorbell. Therefore the counter of its eventfd starts above 0, and each write adds 0. Such a write never blocks,
-whatever a peer writes. A write of 0 wakes as well, because epoll reports each write (EPOLLET).
+A peer shares the counter and the flags of the eventfd, and could thereby block this rank in a read or a write. So no
+rank reads a doorbell. Therefore the counter of its eventfd starts above 0, and each write adds 0. Such a write never
+blocks, whatever a peer writes. A write of 0 wakes as well, because epoll reports each write (EPOLLET).
 """
 
 from __future__ import annotations

@@ -22,12 +22,12 @@ _LONGEST: Final = 0.01
 class SignalPipe:
     """A pipe to which Python writes a byte at each signal that has a handler in Python.
 
-    The system ends a sleep at a signal. But Python checks for signals before it enters the sleep. A signal between this
-    check and the sleep would wait until the sleep ends. The byte of this signal ends the sleep at once.
+    The system ends a sleep at a signal. But Python checks for signals before it enters the sleep. A signal between
+    Python's check and the sleep would wait until the sleep ends. The byte of this signal ends the sleep at once.
 
-    A process has one pipe, for its whole life. In two cases Python does not write to it, and only `ring` does: another
-    part of the program has set the wakeup descriptor (such as an event loop with signal handlers, even after this loop
-    has ended), or a thread other than the main thread makes the pipe.
+    A process has one pipe, for its whole life. In two cases only `ring` writes to the pipe: another part of the program
+    has set the wakeup descriptor (such as an event loop with signal handlers, even after this loop has ended), or a
+    thread other than the main thread makes the pipe.
 
     Attributes:
         fd: descriptor that is readable after a signal.

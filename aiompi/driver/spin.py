@@ -74,8 +74,8 @@ class Spin:
 
     After a spin without result the next wait does not spin. After further such spins the next 3, 7, ... 255 waits do
     not spin. So a rank wastes little time if its messages are rare, or come from a rank on the same core. A rank may
-    spin without result because its peer sleeps as well. Such a rank soon spins again, because its waits without a spin
-    are shorter than its unsuccessful spins.
+    spin without result because its peer sleeps as well. Then the rank soon spins again, because its waits without a
+    spin are shorter than its unsuccessful spins.
 
     If a spin yields the core to a computing process, the rank gets its message later than if it slept. So yields to
     computing processes make spins rarer as well. Yields that return the core quickly make spins more frequent.

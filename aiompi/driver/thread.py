@@ -76,10 +76,11 @@ class SerialDriver(BlockingDriver):
 class ThreadDriver(BlockingDriver):
     """Any thread may make calls, and progress continues while the program computes.
 
-    A call holds the lock except while it sleeps. One of the waiting threads is the leader. It sleeps in epoll, serves
-    all arrivals, and wakes each other thread whose request is complete. When its own request is complete, another
-    waiting thread becomes the leader. While no thread waits, a background thread leads. Each of these threads may
-    become the leader. So the engine may call user functions, such as the operation of a reduction, in any of them.
+    A call holds the lock except while it sleeps. One of the waiting threads is the leader. The leader sleeps in epoll,
+    serves all arrivals, and wakes each other thread whose request is complete. When its own request is complete,
+    another waiting thread becomes the leader. While no thread waits, a background thread leads. Each of these threads
+    may become the leader. So the engine may call user functions, such as the operation of a reduction, in any of these
+    threads.
 
     The leader spins before it sleeps only if the program has no other thread. Most programs that get this level by
     default have no other thread. A spinning leader holds the lock, and would delay the calls of other threads.

@@ -49,7 +49,9 @@ def call_in_thread(
 
 
 def refuse_stale_method() -> NoReturn:
-    """Refuse a call of a method that the program looked up before calls took turns, because the method takes no lock.
+    """Refuse a call of a method that the program looked up before MPI was initialised with threads.
+
+    Such a method does not take the lock by which threads take turns.
 
     Raises:
         LocalProtocolError: always.
@@ -101,8 +103,8 @@ def refuse_running_loop(call: str, awaitable: str, otherwise: str = "") -> None:
 def detach_descriptors(descriptors: Collection[int]) -> None:
     """In the child of a fork, replace descriptors by an unused eventfd.
 
-    Otherwise the child would keep the parent's connections open after the end of the parent. The numbers stay open,
-    because objects refer to them and will close them.
+    If the child kept these descriptors, the parent's connections would stay open after the end of the parent. The
+    numbers stay open, because objects refer to them and will close them.
 
     Raises:
         OSError: the system has no memory for the eventfd.

@@ -76,7 +76,7 @@ class Engine(Receiving):
         attached: state of higher layers, such as the threads that wait for disks.
         farewell: how error messages describe a peer that has ended in good order.
         lenient: True if small standard sends to a finalized rank succeed and their messages are lost. Other
-            implementations allow this too, because their finalized ranks stay until all ranks have finalized.
+            implementations allow such sends too, because their finalized ranks stay until all ranks have finalized.
     """
 
     driver: Driver
@@ -163,8 +163,8 @@ class Engine(Receiving):
     def look(self) -> None:
         """Find out which messages their receivers have copied.
 
-        A call that is about to fail because a buffer is full calls this first. A receiver may already have told another
-        rank, through shared memory, that it has copied a message.
+        A call that is about to fail because a buffer is full calls this method first. A receiver may already have told
+        another rank, through shared memory, that it has copied a message.
         """
         for peer in self.peers():
             peer.look()

@@ -268,7 +268,7 @@ class FailureHandler:
 
 
 def _fail(operations: Iterable[Failable], error: Exception) -> None:
-    """Fail operations that no table holds any more: a schedule that waits for one may start new operations."""
+    """Fail operations that no table holds any more: a schedule that waits for such an operation may start new ones."""
     for operation in operations:
         operation.fail(another(error))
 

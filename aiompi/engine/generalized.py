@@ -19,7 +19,7 @@ class GeneralizedRequest(Request[Any]):
     """An operation that the program completes.
 
     Args:
-        query: function that fills an empty status. It is called with the status and the arguments, when the
+        query: function that fills an empty status. The function is called with the status and the arguments, when the
             result is taken and for each use of `status`.
         release: called with the arguments when the request is not needed any more.
         withdraw: function that `cancel` calls with a flag and the arguments. The flag is True if the request is

@@ -69,7 +69,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         return chain(super().unexpected(), [message for found in self.early.values() for message in found])
 
     def add_unexpected(self, message: Message) -> None:
-        """Append a message for which no receive is posted to the queue, and notify the probes that wait for it."""
+        """Append to the queue a message for which no receive is posted, and notify the probes that wait for it."""
         if message.early:
             self.early.setdefault((message.source, message.tag), []).append(message)
         else:
@@ -93,7 +93,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         return message in self.early.get((message.source, message.tag), ())
 
     def take_tagged(self, source: int, tag: int) -> Receive | None:
-        """Take the first posted receive that matches an early message; receives of any tag do not match it."""
+        """Take the first posted receive that matches an early message; a receive with ANY_TAG never matches one."""
         posted = filter(None, (self.first_posted(source, tag), self.first_posted(ANY_SOURCE, tag)))
         receive = min(posted, key=lambda receive: receive.order, default=None)
         if receive is not None:

@@ -1,4 +1,4 @@
-"""Messages on the receiving side: `Message` is an unexpected one, `Landing` a place where a payload arrives."""
+"""Messages on the receiving side: `Message` is an unexpected message, `Landing` the memory where a payload arrives."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ nothing to other ranks. All processes understand the `Name` of a process: its jo
 
 Processes meet by an introduction, which gives each process the name and the business card of the others, and a
 `Namespace`. With the key of the namespace each process proves to the others that it is the introduced process. The
-agent of a job gives its processes the keys of other jobs for this purpose.
+agent of a job gives its processes the keys of other jobs for such proofs.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ class ChainedRequest(Request[T_co]):
 class Schedule(ChainedRequest[T_co]):
     """A request that is complete when its coroutine has ended.
 
-    The coroutine awaits only requests of the same engine. Its first step runs at once, each further step inside the
-    call that completes the awaited request. So a schedule needs no event loop, and an operation of several steps is
-    written once for both faces.
+    The coroutine awaits only requests of the same engine. The coroutine's first step runs at once, each further step
+    inside the call that completes the awaited request. So a schedule needs no event loop, and an operation of several
+    steps is written once for both faces.
 
     Attributes:
         owner: the object for which the coroutine runs.

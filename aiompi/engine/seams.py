@@ -90,7 +90,7 @@ class Community(Protocol):
     context_id: int
 
     def has(self, rank: int) -> bool:
-        """Return True if a rank of the world is a member, also of the remote group."""
+        """Return True if this world rank is a member of the group or of the remote group."""
 
     def member_failed(self, error: Exception) -> None:
         """Note that a member has failed: collectives cannot complete any more."""
@@ -99,7 +99,7 @@ class Community(Protocol):
         """Note that communication of this rank has ended: no collective begins any more, not even on COMM_SELF."""
 
     def revoked(self, error: Exception, source: int) -> None:
-        """Note that a rank has revoked the communicator; `source` is the process that says so."""
+        """Note that a rank has revoked the communicator; `source` is the process that reports the revocation."""
 
 
 class Driver(Protocol):
@@ -141,11 +141,11 @@ class Driver(Protocol):
         """Return the tasks of the event loop; None if this driver has none."""
 
     def set_deadlock_check(self, deadlocked: Callable[[], bool] | None) -> None:
-        """Call `deadlocked` before each wait. It returns True if all other ranks have ended.
+        """Call `deadlocked` before each wait, to notice that no rank is left which could end the wait.
 
         Args:
-            deadlocked: the function; None as long as an object that is no rank, such as the agent, can end the waits of
-                this rank.
+            deadlocked: returns True if all other ranks have ended; None as long as an object that is no rank, such as
+                the agent, can end the waits of this rank.
         """
 
     def spin(self, seconds: float, *, yields_core: bool = False) -> None:
@@ -271,9 +271,9 @@ class Link(Protocol):
         """Hand over one frame.
 
         Returns:
-            True if the memory of the payload is free when this returns. Otherwise the link calls `owner.sent()`, now or
-            later, or `owner.fail()` when the connection breaks. If the connection has already broken, `peer.error` says
-            why.
+            True if the memory of the payload is free when this returns. If the result is False, the link calls
+            `owner.sent()`, now or later, or `owner.fail()` when the connection breaks. If the connection has already
+            broken, `peer.error` says why.
         """
 
     def grant(self, nbytes: int) -> bool:

@@ -48,7 +48,7 @@ class Send(SendBase):
     def cancel(self) -> bool:
         """Recall the message from the receiver's unexpected messages (section 3.8).
 
-        The request completes in either case; `cancelled()` then says whether the recall has succeeded.
+        The request completes whether or not the recall succeeds; `cancelled()` then says whether it has succeeded.
         """
         if self._done:
             return False

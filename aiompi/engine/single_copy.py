@@ -76,7 +76,7 @@ class CopyQueue:
 
 
 def copy_from_sender(peer: Peer, landing: Landing, srqid: int, offer: Offer) -> bool:
-    """Copy a part of an offered message, and answer when the message is complete; return True if there is more."""
+    """Copy a part of an offered message, and answer when the message is complete; return True if bytes remain."""
     try:
         return _copy_from_sender(peer, landing, srqid, offer)
     except Exception as error:
@@ -106,12 +106,12 @@ def _copy_from_sender(peer: Peer, landing: Landing, srqid: int, offer: Offer) ->
 
 
 def copy_to_receiver(peer: SendingPeer, request: Send, payload: Payload, write: Callable[[int], bool]) -> bool:
-    """Copy a part of a message to its receiver; return True if there is more.
+    """Copy a part of a message to its receiver; return True if bytes remain.
 
     Args:
         payload: the payload of the request when the copy began. If the request has another payload now, the program
             uses this memory again.
-        write: copies at most the given number of bytes, and returns True if there is more.
+        write: copies at most the given number of bytes, and returns True if bytes remain.
     """
     engine = peer.engine
     try:

@@ -41,7 +41,7 @@ class Sliced(Request[T_co]):
         engine.copy_queue.begin_later(self._slice)
 
     def _slice(self) -> bool:
-        """Take steps for the time of a slice; return True if there are more.
+        """Take steps for the time of a slice; return True if steps remain.
 
         The garbage collector is off during a slice, because the many new objects would make it scan all objects
         repeatedly.

@@ -26,7 +26,7 @@ FIRST_COMMUNICATORS: Final = 32
 def ordinal(context: int) -> int:
     """Return the number of a communicator in its job.
 
-    All members derive it from the context ids of the communicator, which has two of them.
+    All members derive this number from the two context ids of the communicator.
     """
     return context // 2
 

@@ -14,7 +14,7 @@ def absent(name: str, part: str) -> Callable[..., Any]:
         part: the part of MPI to which the function belongs.
 
     Returns:
-        The function. Its type says that it returns, so that type checkers check the code after a call.
+        The function. Its annotation says that the function returns, so that type checkers check the code after a call.
     """
 
     def function(*args: Any, **kwargs: Any) -> NoReturn:

@@ -76,7 +76,7 @@ class CommunicatorHandle:
     def representation(self) -> str:
         """Representation of packing units (MPI_Pack, section 3.13).
 
-        It is "native", the representation of this machine, or "external32" if members are in other IMPI clients.
+        The representation is "native", that of this machine, or "external32" if members are in other IMPI clients.
         """
         return self._core.conversion.representation.name
 
@@ -215,7 +215,7 @@ class CommunicatorHandle:
         return self._core.compare(other)
 
     def _made(self, request: Request[Communicator | None], call: str) -> Request[Any]:
-        """Return a request whose result is the face's communicator for the core that `request` returns.
+        """Return a request whose result is a communicator of this face, made from the result of `request`.
 
         Args:
             call: name of the constructor.
@@ -228,7 +228,7 @@ class CommunicatorHandle:
         return self._core.run(make(), call)
 
     def _kin(self, core: Communicator) -> Any:
-        """Return the face's communicator for a core, of the class for this kind of communicator."""
+        """Return a communicator of this face for `core`, of the class for this kind of communicator."""
         raise NotImplementedError
 
     def __bool__(self) -> bool:

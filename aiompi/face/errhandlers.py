@@ -147,10 +147,10 @@ def _conclude(comm: ErrorHandling, operation: Request[Any]) -> None:
 
 
 def _failed(operation: Request[Any]) -> Request[Any] | None:
-    """Return the failed operation: this one, or the send or receive of an exchange; None if no operation has failed.
+    """Return the failed operation: `operation`, or the send or receive of an exchange; None if none has failed.
 
-    This does not call `exception`, because the `exception` of a receive also turns the message into an object. If the
-    await were cancelled after that, the receive could not put the message back.
+    This function does not call `exception`, because the `exception` of a receive also turns the message into an object.
+    If the await were cancelled after the message had become an object, the receive could not put the message back.
     """
     parts = operation, getattr(operation, "_send", None), getattr(operation, "_receive", None)
     return next((part for part in parts if isinstance(part, Request) and part._error is not None), None)

@@ -31,7 +31,7 @@ class FileCalls(Reference[core.File], ErrorHandling):
 
     @property
     def _core(self) -> core.File:
-        """The file. A null handle has `NULL`, which refuses all calls except those on the error handler for `Open`."""
+        """The file; `NULL` if the handle is null. `NULL` refuses all calls except those on `Open`'s error handler."""
         return cast(core.File, core.NULL) if self._denoted is None else self._denoted
 
     def Get_view(self) -> tuple[int, Datatype, Datatype, str]:

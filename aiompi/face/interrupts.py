@@ -1,7 +1,7 @@
 """`Interrupts`: a signal raises KeyboardInterrupt in the program and in calls of aiompi that wait, but nowhere else.
 
 A KeyboardInterrupt raised while a call executes could leave a message half sent. Therefore an interrupt that arrives
-then is deferred until the call waits or returns.
+while a call executes is deferred until the call waits or returns.
 """
 
 from __future__ import annotations

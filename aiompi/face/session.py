@@ -28,8 +28,8 @@ class SessionCalls(Reference[SessionState], ErrorHandling):
     """A handle of a session; null if it is made without arguments, and after Finalize.
 
     Process sets have the names of MPI-4: "mpi://WORLD" has the processes of the job, and "mpi://SELF" this process.
-    Beside these there is "aiompi://host/NAME" for each machine, and "aiompi://section/NUMBER" for each section of the
-    launcher's command line.
+    In addition, there is a set "aiompi://host/NAME" for each machine, and "aiompi://section/NUMBER" for each section of
+    the launcher's command line.
     """
 
     __slots__ = ()

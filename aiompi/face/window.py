@@ -287,8 +287,8 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
         """Add hints (MPI_Win_set_info).
 
         Args:
-            info: hints. They are kept without effect; "alloc_shared_noncontig" has an effect only when a window is
-                made.
+            info: hints. The window keeps the hints, but ignores them; "alloc_shared_noncontig" has an effect only when
+                a window is made.
         """
         self._core.hints.update(hints(info))
 

@@ -85,8 +85,8 @@ def read_window(fd: int, wanted: Sequence[Pieces]) -> tuple[list[memoryview], in
         wanted: the pieces of each rank.
 
     Returns:
-        (the data of each rank, up to the end of the file; the offset of the first byte that is missing because the file
-        ends before it, None if no byte is missing).
+        (the data of each rank, up to the end of the file; the offset of the first requested byte behind the end of the
+        file, None if the file has all requested bytes).
 
     Raises:
         OSError: the system cannot read them.

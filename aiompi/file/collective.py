@@ -2,7 +2,7 @@
 
 Some ranks are *aggregators*: each writes or reads one part of the file in large pieces for all ranks, and exchanges
 data with all ranks. Aggregators write only bytes that ranks have given, because other programs may own the bytes
-between the pieces. Where pieces are large, or each rank has one piece, every rank moves its own data.
+between the pieces. If pieces are large, or each rank has one piece, every rank moves its own data.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class CollectiveAccess:
             raise failure from failure.__cause__
 
     def _stream(self) -> memoryview:
-        """Return the data to write in the order of the stream, or room for the data to read."""
+        """Return the data to write in the order of the stream, or memory for the data to be read."""
         buffer, external = self._buffer, self._view.external
         if self._writing:
             return buffer.to_external32() if external else buffer.packed()
@@ -187,7 +187,7 @@ class CollectiveAccess:
             return 0
 
     def room(self, nbytes: int) -> memoryview:
-        """Return memory for arriving data. It is empty if this rank has failed: the rank then drops the data."""
+        """Return memory for arriving data; empty if this rank has failed and therefore drops the data."""
         try:
             return allocate(0 if self.failed else nbytes)
         except MemoryError as error:

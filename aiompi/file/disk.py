@@ -47,7 +47,7 @@ class Disk:
 
     @property
     def calls_here(self) -> bool:
-        """True if a function may run in the calling thread: this blocks neither an event loop nor another thread."""
+        """True if a function may run in the calling thread, without blocking an event loop or another thread."""
         engine = self._engine()
         return engine is not None and not (engine.driver.sliced or engine.driver.background)
 
@@ -107,7 +107,7 @@ class Disk:
 
 
 class _Threads:
-    """The threads. They hold no reference to the rank, because the rank may end before its threads.
+    """The threads. None of them holds a reference to the rank, because the rank may end before its threads.
 
     Attributes:
         bell: descriptor that is readable when a function has returned.

@@ -75,7 +75,7 @@ async def agree(channel: Channel, error: Exception | None, data: bytes = b"") ->
 
     Raises:
         Exception: a process has failed. A process that has an error raises its own error. All other processes raise an
-            MPI error that names the first such process and its error.
+            MPI error that names the first process with an error, and this error.
         FileError: ERR_NOT_SAME: another process has made another call.
         RemoteProtocolError: the message of another process is malformed.
     """

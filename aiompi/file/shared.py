@@ -1,7 +1,7 @@
 """The shared file pointer (MPI-4.1, section 14.4.4).
 
 The pointer is a number in a hidden file beside the file. The first use creates the hidden file, and processes lock it
-to change the number. So no rank has to answer messages about the pointer, and the ranks may be on several hosts.
+to change the number. No rank therefore has to answer messages about the pointer, and the ranks may be on several hosts.
 Closing the file removes the hidden file; a job that is killed leaves it behind.
 """
 

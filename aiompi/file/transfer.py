@@ -70,7 +70,7 @@ class Stream:
         return part
 
     def views(self, start: int, stop: int) -> list[memoryview]:
-        """Return the memory of a part in pieces, from its start, at most as many as one system call takes."""
+        """Return the first pieces of the memory of a part, at most as many as one system call takes."""
         if self.whole is not None:
             return [self.whole[start:stop]]
         start, stop = start + self._first, stop + self._first
@@ -135,8 +135,8 @@ def read(fd: int, pieces: tuple[IntArray, IntArray], stream: Stream, stop: Stop)
     """Read pieces of a file into a stream.
 
     Returns:
-        The number of bytes read. The number is smaller than the size of the pieces if the file ends earlier, or the
-        transfer was stopped.
+        The number of bytes read. Fewer bytes are read than the pieces have if the file ends earlier, or the transfer
+        was stopped.
 
     Raises:
         OSError: the system cannot read the pieces.

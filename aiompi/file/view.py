@@ -24,9 +24,9 @@ _PIECES: Final = 2**18
 class View:
     """A displacement, an elementary type, a file type and a representation of data.
 
-    Copies of the file type cover the file from the displacement on. Their data, without the gaps, are the *stream* of
-    the process; offsets count elementary types of the stream. A file type without data, such as that of a rank that
-    has no part of an array, makes a stream that is empty.
+    Copies of the file type cover the file from the displacement on. The data of these copies, without the gaps, are the
+    *stream* of the process; offsets count elementary types of the stream. A file type without data, such as that of a
+    rank that has no part of an array, makes a stream that is empty.
 
     Args:
         disp: bytes before the first file type.

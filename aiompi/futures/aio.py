@@ -62,8 +62,8 @@ async def pool(
         root: rank that has the pool.
         max_workers: most workers that are used at once, by default all.
         initializer: called with `initargs` by each worker before its first task.
-        retries: how often a task is given to another worker after its worker has failed. When no retry is left, the
-            task fails with BrokenExecutor, whose cause is the ProcessFailedError.
+        retries: how many times a task is given to another worker after a failure of its worker. When no retry is left,
+            the task fails with BrokenExecutor, whose cause is the ProcessFailedError.
         concurrency: coroutine functions that a worker runs at once.
         start: number of workers to start if `comm` is None. The default is none if there is a `job`, otherwise
             `max_workers`, or else one for each core. Other workers may join; see `TaskPool.open_port`.
@@ -233,7 +233,7 @@ class TaskPool:
         """Call `fn(*args, **kwargs)` on a worker: a coroutine function is awaited, another function runs in a thread.
 
         Returns:
-            A future to be awaited. It fails with the exception of the call, even CancelledError, SystemExit or
+            A future to be awaited. The future fails with the exception of the call, even CancelledError, SystemExit or
             KeyboardInterrupt; the `__cause__` of the exception has the traceback in the worker. Cancelling the future
             withdraws the task if no worker has begun it. Otherwise it cancels a coroutine function, or drops the result
             of another function.
@@ -365,7 +365,8 @@ class _Source:
         quick: True if taking an item takes no time. Otherwise another thread takes the items.
 
     Attributes:
-        drawing: future of the next chunk, complete when its items have been taken; None while no chunk is being taken.
+        drawing: future of the next chunk, complete when all items of the chunk have been taken from the iterable; None
+            while no chunk is being taken.
         error: the exception of the iterable.
     """
 

@@ -1,8 +1,8 @@
 """The master's side: each executor has a `Queue` of tasks, and `Workers` gives the tasks to the workers.
 
 For each worker there is a `WorkerProxy`, which receives the answers of this worker until the worker ends. Each task in
-progress is a coroutine that awaits requests. So the engine of the rank makes all progress, and both faces share this
-module. A worker has one function at a time, and in addition as many coroutine functions as their executor allows.
+progress is a coroutine that awaits requests. The engine of the rank resumes these coroutines, so both faces can share
+this module. A worker runs one plain function at a time, and besides as many coroutine functions as the executor allows.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ class HangReporter:
 
     Args:
         engine: engine of the rank.
-        seconds: time after which a waiting call is reported; further reports follow after twice, four times this time,
-            and so on.
+        seconds: time after which a waiting call is reported; it is reported again after twice this time, after four
+            times this time, and so on.
         tell: sends the report of this rank to the launcher, which compares the reports of all ranks.
     """
 

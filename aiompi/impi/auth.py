@@ -10,9 +10,9 @@
 
 At each side, a method is available if the user of this side has enabled it through its environment variable. With KEY
 the key travels in clear, as the specification demands: it keeps strangers and stray jobs out, but not an eavesdropper.
-TLS is a method of aiompi that never sends the key. Both ends derive a secret from the key. Each proves to the other
-that it has the secret, by a proof that is valid for this channel only (`aiompi.net.tls.binding`). Other implementations
-ignore the offer of this method, and do not offer it.
+TLS is a method of aiompi that never sends the key. Both ends derive a secret from the key. Client and server each prove
+to the other that they have the secret; a proof is valid for this channel only (`aiompi.net.tls.binding`). Other
+implementations ignore the offer of this method, and do not offer it.
 
 A client of aiompi also sets a bit that is not a method. A server of aiompi then sends GREETING behind Server_auth, in
 the place of the optional bytes of the method. So each side knows that the other is aiompi.

@@ -11,8 +11,8 @@
     FINISHED   all our procs have ended                          end of file        FINI
     BROKEN     an exception ended the conversation
 
-The state LABELS lasts until all standard labels have arrived. It lasts longer only if every client of the job is aiompi
-and this client submits private labels.
+The state LABELS lasts until all standard labels have arrived. The state lasts longer only if every client of the job is
+aiompi and this client submits private labels.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ def swap_hint(number: int, plausible: Container[int]) -> str:
 class CommandReader:
     """Splits the byte stream of one connection into commands.
 
-    Give it bytes with `receive_data`, then pull with `next_command` or `next_bytes` until they return None.
+    Give the reader bytes with `receive_data`, then pull with `next_command` or `next_bytes` until they return None.
     Lengths are checked before the bytes they announce are stored.
 
     Args:

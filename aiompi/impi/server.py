@@ -310,8 +310,8 @@ class Server:
         credentials: authentication methods that the user enabled.
         preference: methods that may be used, most preferred first; see `auth.parse_preference`.
         auth_timeout: seconds within which a connection must join.
-        start_timeout: seconds after which the server fails the job if a standard label is missing and no label arrives;
-            detection takes up to twice this time. 0 for no limit.
+        start_timeout: seconds after which the server fails the job if a standard label is missing and no label arrives,
+            0 for no limit; the failure may come after up to twice this time.
         max_label_bytes: most bytes of one client's labels that wait for other clients.
 
     Raises:
@@ -403,7 +403,7 @@ class Server:
             self._check_start()
 
     def tell(self, text: str) -> None:
-        """Send all aiompi clients, also clients that join later, a note that says why other clients have not joined."""
+        """Send a note that says why other clients have not joined to all aiompi clients, also if they join later."""
         self._notes.append(encode_note(text))
         for client in self._clients.values():
             if client.known and not self._full:

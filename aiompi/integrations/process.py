@@ -70,7 +70,7 @@ def _report(connection: Connection[Any, Any], result: Any, error: BaseException 
 
 
 def _end_with(connection: Connection[Any, Any]) -> NoReturn:
-    """End this process when the actor or worker has ended, which closes the connection."""
+    """Wait until the connection closes, because the actor or worker has ended; then end this process."""
     with contextlib.suppress(OSError, EOFError):
         connection.recv_bytes()
     os._exit(1)

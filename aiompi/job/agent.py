@@ -364,8 +364,8 @@ class AgentConnection:
     def _end(self) -> str:
         """Return why the connection has ended.
 
-        The last call may not have seen the error of the socket, or TLS may hide the error. So check how long the
-        agent's machine has been silent.
+        The last system call may not have reported the error of the socket, or TLS may hide the error. So check how long
+        the agent's machine has been silent.
         """
         silent = 0 < self._heartbeat <= (0.0 if self._socket is None else liveness.silence(self._socket))
         return liveness.CUT_OFF if silent else "the launcher is gone"

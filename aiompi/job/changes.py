@@ -41,7 +41,7 @@ class MemberChange:
 
 
 class Event:
-    """An event that tasks wait for. Unlike `asyncio.Event`, it works in a new loop after its loop has been closed.
+    """An event that tasks wait for. When its event loop has been closed, it works in a new one, unlike `asyncio.Event`.
 
     Args:
         check: refuses a call in a wrong thread or event loop.

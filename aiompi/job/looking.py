@@ -27,8 +27,8 @@ _EVERYBODY: Final = " on MPI_COMM_WORLD"
 class Looking:
     """Looks at the rank of which it is a part. If nothing records this rank, the first look begins a recording.
 
-    The recording lacks a wait that began before it. The stacks of threads or the tasks of the event loop show such a
-    wait.
+    The recording lacks a wait that began before the recording. The stacks of threads or the tasks of the event loop
+    show a wait of this kind.
 
     Args:
         engine: engine of the rank.

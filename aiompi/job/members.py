@@ -449,7 +449,7 @@ def _checked(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(number: int) -> Member:
-    """Return a placeholder for a member that the agent chose for a world, and that left before this process knew."""
+    """Return a placeholder for a member of a new world that left before this process had learned of the member."""
     return Member(number, "", 0.0, {})
 
 

@@ -52,7 +52,7 @@ def context(settings: Settings, *, server: bool) -> ssl.SSLContext:
 def binding(channel: ssl.SSLSocket | ssl.SSLObject) -> bytes:
     """Return bytes that both ends of a TLS channel know after the handshake, and that no other channel has.
 
-    They are the Finished message of the client: a MAC over the whole handshake, with a key derived from its key
+    These bytes are the Finished message of the client: a MAC over the whole handshake, with a key derived from its key
     exchange (RFC 8446, section 4.4.4). Sessions are never resumed, so each channel has its own key exchange.
     """
     finished = channel.get_channel_binding("tls-unique")

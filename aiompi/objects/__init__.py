@@ -10,8 +10,8 @@ The first byte of a message selects its format (numbers are little-endian):
 |      | another format), the buffers, each at the next multiple of 64 bytes from the message's start     |
 | else | a msgpack value, all of whose arrays are lists                                                   |
 
-msgpack itself never uses the byte 0xC1. With 0xC7 and 0xC8 it begins an extension type. So a message that is a single
-array or scalar of NumPy, and hence an extension type, has the first format with n = 0.
+msgpack itself never uses the byte 0xC1. With 0xC7 and 0xC8 it begins an extension type. A single array or scalar of
+NumPy is an extension type, so its message has the first format of the table, with n = 0.
 
 Messages carry values. Objects that msgpack can express (see `Codec`) are received equal and with the same types, but an
 object that is referenced twice is received as two objects. Objects with cycles, or with a part that msgpack cannot

@@ -325,8 +325,8 @@ def _finished(generator: Generator[None, None, T], suspend: Callable[[], None] =
 def is_pickle(data: bytes | bytearray | memoryview) -> bool:
     """Return True if bytes begin and end like a plain pickle. No message of the codec does.
 
-    Pickles of protocols 0 and 1 begin with a letter. A message of the codec that begins with a letter is one byte long:
-    a small integer.
+    Pickles of protocols 0 and 1 begin with a letter. The only messages of the codec that begin with a letter are small
+    integers, which are one byte long.
     """
     return len(data) > 1 and data[0] <= _PROTO and data[-1] == _STOP
 

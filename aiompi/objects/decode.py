@@ -104,7 +104,7 @@ class Decoder:
         return data
 
     def array_payload(self, data: bytes | None) -> bytearray | memoryview:
-        """Return the result of `payload`; if it is data from the body, a copy of it in writable memory."""
+        """Return the result of `payload`; if this is data from the body, return a copy in writable memory."""
         payload = self.payload(data)
         return bytearray(payload) if isinstance(payload, bytes) else payload
 

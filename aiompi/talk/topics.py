@@ -142,7 +142,7 @@ class Subscription:
         return obj
 
     def _processed(self) -> None:
-        """End the spans of objects whose processing is over: those that this task, or a finished task, took before."""
+        """End the spans of the objects that this task, or a task that is done, took before: they are processed."""
         current = _current_task()
         for task in [task for task in self._in_process if task is None or task is current or task.done()]:
             self._in_process.pop(task)()

@@ -1,7 +1,8 @@
 """The connections between a session of pytest and the workers that run its tests.
 
-A link carries pickled objects. So both ends first prove that they know a key, which the session has generated for this
-job. The workers of other hosts connect over TCP, and those of this host to a Unix socket.
+A link carries pickled objects. Reading a pickle can run any code, so both ends first prove that they know a key, which
+the session has generated for this job. The workers of other hosts connect over TCP, and those of this host to a Unix
+socket.
 """
 
 from __future__ import annotations

@@ -214,7 +214,8 @@ def waits_text(lines: str, seconds: float | None) -> str:
 
     Args:
         lines: the activity of each rank, as `compare` returns it.
-        seconds: time limit of the test, which is over; None if the other ranks were stopped because a rank had failed.
+        seconds: the time limit, if the ranks were stopped because the test exceeded it; None if they were stopped
+            because a rank had failed.
     """
     _, _, states = lines.partition("\n")
     if seconds is None:

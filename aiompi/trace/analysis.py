@@ -71,7 +71,7 @@ class Waiting:
 
 
 def waitings(trace: Trace) -> list[Waiting]:
-    """Return all waits of a trace that a known line of the program made; the library's internal waits are left out."""
+    """Return all waits of calls in the program whose line is known; waits inside the library are left out."""
     found: list[Waiting] = []
     ready, holds, talk = _partitions(trace), _holds(trace), _Talk(trace)
     for op in trace.operations:

@@ -136,8 +136,8 @@ class Limits(NamedTuple):
 
     Attributes:
         timeout: seconds for all connects, and again for the hello.
-        retries: True to try again if the other side closes the connection before it has sent a byte. A side that has
-            too many connections in their hello closes a connection in this way.
+        retries: True to try again if the other side closes the connection before it has sent a byte. A side closes a
+            connection in this way if too many other connections to it have not yet finished the hello.
         wait_for_hello: True to wait for the hello without a limit, because the other side may be computing. Another
             event then reports the end of the other side.
     """

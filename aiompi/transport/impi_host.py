@@ -108,7 +108,7 @@ class HostLink(Connection):
 
 
 class ImpiHost:
-    """The connection of a rank to its IMPI host. It is made at the start, so that messages can come at any time.
+    """The connection of a rank to its IMPI host. The rank connects when it starts, so that it can always get messages.
 
     Args:
         engine: engine of the rank, with its gateway.

@@ -24,7 +24,7 @@ def select(names: Iterable[str]) -> list[type[Transport]]:
 
 
 def home(card: BusinessCard) -> Hashable:
-    """Return a value that is equal for all ranks that share memory; None if the rank of the card shares no memory."""
+    """Return a value that ranks have in common if they share memory; None if the rank of the card shares none."""
     address = card.get("transports", {}).get(SharedMemory.name)
     return None if address is None else SharedMemory.home(address)
 

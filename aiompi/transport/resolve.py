@@ -57,8 +57,8 @@ def resolve(
 class Resolving:
     """A host name that is being resolved.
 
-    A daemon thread makes the blocking call. In the event loop's default executor, that call would delay the end of
-    `asyncio.run` until the name servers answer. A socket pair wakes any driver.
+    A daemon thread makes the blocking call. In the event loop's default executor, the blocking call would delay the end
+    of `asyncio.run` until the name servers answer. A socket pair wakes any driver.
     """
 
     def __init__(

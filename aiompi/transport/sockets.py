@@ -86,7 +86,7 @@ def _identity(name: str, user: int) -> str:
 
 
 class TCP(StreamTransport):
-    """One listener per rank. Its address is a port and all hosts under which peers try to reach it, in order."""
+    """One listener per rank. The published address has a port, and all hosts that peers try in order."""
 
     name: ClassVar[str] = "tcp"
     preference: ClassVar[int] = 10

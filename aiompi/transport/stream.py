@@ -270,7 +270,7 @@ class StreamTransport(Transport):
             self._warn_of(handshake.refusal)
 
     def _warn_of(self, refusal: str) -> None:
-        """Warn once of a refused process that has another protocol, or has the key but names another channel."""
+        """Warn, once, that a process was refused because it has another protocol, or the key but another channel."""
         if refusal and not self._warned:
             self._warned = True
             warn_unraisable(f"rank {self.engine.rank} has refused a connection: {refusal}")

@@ -39,8 +39,8 @@ class Site:
 class Transport(ABC):
     """Makes links from this rank to other ranks, and accepts links from them.
 
-    A link carries frames in order. Each rank sends only on its first link to a peer. So the two directions may use
-    different links, and two connections that both ranks make at the same time need no arbitration. A link that breaks
+    A link carries frames in order. Each rank sends only on its first link to a peer. The two directions may therefore
+    use different links, and two connections that both ranks make at the same time do not conflict. A link that breaks
     calls `peer.connection_lost(cause)` once.
 
     Attributes:

@@ -42,7 +42,7 @@ def from_numpy_dtype(dtype: npt.DTypeLike) -> Datatype:
 def to_numpy_dtype(datatype: Datatype) -> np.dtype[Any]:
     """Return the NumPy type with the layout of one item of a datatype: the same elements at the same offsets.
 
-    Its item size is the extent of the datatype, or the upper bound if data lie beyond the extent.
+    The item size of the NumPy type is the extent of the datatype, or the upper bound if data lie beyond the extent.
 
     Raises:
         ValueError: no NumPy type has this layout: the datatype is null, or has data before its address or beyond its

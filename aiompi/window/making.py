@@ -59,7 +59,7 @@ class _Card(NamedTuple):
 
 
 def together(comm: Communicator, operation: str, prepare: Callable[[], Plan]) -> Request[Window]:
-    """Make a window. Where the arguments are wrong at one rank, the call fails at all ranks.
+    """Make a window. If the arguments are wrong at one rank, the call fails at all ranks.
 
     Args:
         comm: intracommunicator.

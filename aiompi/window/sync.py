@@ -92,7 +92,7 @@ class Epochs:
         return f"open: {'; '.join(found)}" if found else "no epoch is open"
 
     def changed(self, ranks: Iterable[int]) -> None:
-        """Tell the core the present rights of this rank to the memory of some ranks."""
+        """Tell the core which accesses this rank may now make to the memory of each of some ranks."""
         for rank in ranks:
             alone = self.locks.held.get(rank, False)
             rights = _OPEN * self.permits(rank) | _LOCKED * self.locks.holds(rank) | _ALONE * alone

@@ -25,7 +25,7 @@ class EpochCall(Schedule[None]):
         name: name of the call.
         steps: returns the coroutine of the call.
         ends: True for a call that releases locks. Such a call always runs to its end, and the next call for the same
-            locks waits until then.
+            locks waits until it has ended.
 
     Attributes:
         given_up: True once the program has stopped waiting for the call.

@@ -21,9 +21,12 @@
 | REVOKE      | a rank of another job has revoked a communicator             | context                              |
 | WITHHELD    | this rank begins to withhold messages; length 0: it stops    | length: a number                     |
 | ASK         | asks for the first withheld message of a tag (-1: any tag)   | tag context; length: as in WITHHELD  |
-| RTS_ASKED   | RTS after ASK for a tag: all earlier messages are announced  | tag source context length srqid      |
-| RTS_ANY     | RTS after ASK for any tag: all earlier ones are announced    | tag source context length srqid      |
-| RTS_EARLY   | RTS after ASK for a tag: an earlier message is withheld      | tag source context length srqid      |
+| RTS_ASKED   | RTS that answers an ASK for a tag; all earlier messages have | tag source context length srqid      |
+|             | been announced                                               |                                      |
+| RTS_ANY     | RTS that answers an ASK for any tag; all earlier messages    | tag source context length srqid      |
+|             | have been announced                                          |                                      |
+| RTS_EARLY   | RTS that answers an ASK for a tag; an earlier message is     | tag source context length srqid      |
+|             | still withheld                                               |                                      |
 | TURN        | all messages before that of an RTS_EARLY are now announced   | srqid; length 1: this answers an ASK |
 |             |                                                              | for any tag of the context           |
 

@@ -317,7 +317,8 @@ class Acceptor(Handshake):
 
     Attributes:
         namespace: the namespace of the connection, valid once `answered`.
-        refusal: why a peer with another protocol, or with the key but another channel, was refused; otherwise empty.
+        refusal: why a peer with another protocol, or with the right key but another channel, was refused; otherwise
+            empty.
     """
 
     def __init__(self, namespaces: Mapping[bytes, Namespace], *, role: int, channel: Protection) -> None:

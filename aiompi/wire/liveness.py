@@ -61,7 +61,7 @@ def is_stopped(pid: int) -> bool:
 class Stops:
     """Finds processes that are stopped for long.
 
-    It counts successive checks instead of seconds, because the checking process may have been stopped itself.
+    The class counts successive checks instead of seconds, because the checking process may have been stopped itself.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def keep_alive(sock: socket.socket, seconds: float, *, end: bool = False) -> Non
         seconds: the kernel sends LOOKS probes in this time, but at most one per second. 0 stands for LONG_SILENCE,
             after which the kernel ends an idle connection whose peer does not acknowledge the probes.
         end: True to let the kernel end the connection soon after `is_cut_off` becomes true, in case this process does
-            not check. This sets TCP_USER_TIMEOUT, which also ends the connection of a computing peer that does not
+            not check. True sets TCP_USER_TIMEOUT, which also ends the connection of a computing peer that does not
             read.
     """
     pause = _pause(seconds or LONG_SILENCE)
@@ -154,8 +154,8 @@ def is_cut_off(sock: socket.socket, seconds: float) -> bool:
 def silence(sock: socket.socket) -> float:
     """Return the seconds since the last acknowledgement from the machine at the other end of a TCP connection.
 
-    After the end of a connection, a long time shows that this kernel has ended it, and a short time that the other
-    machine has ended it.
+    After the end of a connection, the time tells who has ended the connection: this kernel if it is long, the other
+    machine if it is short.
     """
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
@@ -168,7 +168,7 @@ def silence(sock: socket.socket) -> float:
 def is_unanswered(host: str) -> bool:
     """Return True if the kernel has sent data to a machine several times without an answer.
 
-    This is for connections of other processes, such as `ssh`, which send data all the time.
+    Use this function for connections of other processes, such as `ssh`, which send data all the time.
 
     Args:
         host: numeric address of the machine.

@@ -29,7 +29,8 @@ def run(spec: RunSpec, name: str, *, alone: bool) -> int | Rank:
         alone: True if this process runs nothing but the launcher, so that ranks can be forked from it.
 
     Returns:
-        The exit code for the launcher. In a process that was forked as a rank, the `Rank`, which the caller must run.
+        The exit code for the launcher. In a process that was forked as a rank, the result is the `Rank`, which the
+        caller must run.
 
     Raises:
         OSError: the directory of the job or of its output cannot be created.

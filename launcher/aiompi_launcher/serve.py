@@ -34,8 +34,8 @@ _KEY: Final = "key"
 def serve(spec: ServeSpec, name: str) -> int:
     """Serve a job whose ranks are started elsewhere.
 
-    Prints the address on standard output. The key is AIOMPI_KEY, if that is set. Otherwise the launcher writes a new
-    key to a file, and prints the path of the file on standard error.
+    Prints the address on standard output. The key is AIOMPI_KEY, if that is set. If AIOMPI_KEY is not set, the launcher
+    writes a new key to a file, and prints the path of the file on standard error.
 
     Args:
         spec: the job.

@@ -1,7 +1,7 @@
 """`python -m aiompi.bench faults`: a campaign of jobs with failures.
 
 A seed decides everything about a job except its timing. An injection names its victim by a number. In jobs whose
-processes come and go, timing decides which process the number denotes.
+processes come and go, timing decides which process the victim's number denotes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ whose 99th percentile must be at most 50 ms on an idle machine, and what N visit
 
 
 def plan_of(seed: int, transports: Sequence[str], ways: Sequence[str], kinds: Sequence[str]) -> Plan:
-    """Return the job of a seed. The seed chooses a transport, a way (a key of `STORMS`) and kinds of injections."""
+    """Return the job of a seed. The seed chooses a transport, a kind of job (key of `STORMS`) and the injections."""
     numbers = random.Random(seed)
     transport = numbers.choice(transports)
     way = numbers.choice([way for way in ways if {*kinds} & {*STORMS[way][1]}])

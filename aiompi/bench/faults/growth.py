@@ -41,7 +41,7 @@ def _members(count: int, transport: str) -> Iterator[Members]:
 
 
 def recovery(count: int, transport: str) -> None:
-    """Kill one of three members, again and again; print how long the others took to their next sum.
+    """Kill one of three members, again and again; print the time from each death to the next sum of the others.
 
     Raises:
         BenchError: the 99th percentile is above the bound.

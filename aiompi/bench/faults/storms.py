@@ -1,4 +1,4 @@
-"""The kinds of jobs in a campaign. Each defines its processes, the faults to inject, and the checks of its results."""
+"""The kinds of jobs in a campaign: each class defines processes, faults to inject, and checks of results."""
 
 from __future__ import annotations
 
@@ -241,9 +241,9 @@ class Spawners(Ranks):
 class Pools(Crowd):
     """A process with a pool of workers, which are replaced when they fail.
 
-    The way of the plan selects the pool: "executor" an `MPIPoolExecutor`, "pool" an asyncio pool, and "open" a pool
-    that external workers join. In the way "open", this trial starts the replacements. In some jobs, the last injection
-    kills the process with the pool.
+    The plan's `way` selects the pool: "executor" an `MPIPoolExecutor`, "pool" an asyncio pool, and "open" a pool that
+    external workers join. In the way "open", this trial starts the replacements. In some jobs, the last injection kills
+    the process with the pool.
     """
 
     @classmethod

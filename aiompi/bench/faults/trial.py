@@ -219,7 +219,7 @@ class Trial:
                 raise TimeoutError(failure)
 
     def _read(self, deadline: float) -> bool:
-        """Wait for output and read it; return False at the deadline, and if all output has ended."""
+        """Wait for output and read it; return False if the deadline has passed or all output has ended."""
         ready, _, _ = select.select([*self._pipes], [], [], max(0.0, deadline - time.monotonic()))
         for descriptor in ready:
             name, buffer = self._pipes[descriptor]

@@ -1,4 +1,4 @@
-"""The works over a bare Unix socket, the floor (lower bound) for blocking calls in Python."""
+"""Measurements over a bare Unix socket, the floor (lower bound) for blocking calls in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The works as bare protocols on uvloop, the floor (lower bound) for event loops in Python."""
+"""Measurements of bare protocols on uvloop, the floor (lower bound) for event loops in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A work that measures only how one process wakes another by a word in shared memory; see `pair`.
+"""Measures only how fast one process wakes another by a word in shared memory; see `pair`.
 
 A message to a sleeping process cannot take less time than this wake-up.
 """

@@ -1,4 +1,4 @@
-"""Works that call collectives, for every library whose communicators have the methods of mpi4py."""
+"""Measurements of collectives, for every library whose communicators have the methods of mpi4py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Works that make datatypes, pack, and exchange subarrays, for every library with the names of mpi4py."""
+"""Measurements of making datatypes, packing, and exchanging subarrays, for every library with the names of mpi4py."""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ def main(of: str = "") -> None:
     Args:
         of: "pkl5" for the works of mpi4py.util.pkl5; empty for the works of mpi4py.MPI.
 
-    A rank that waits in MPI spins: it would take a core away from the contender whose turn it is. So rank 0 sends works
-    to the other ranks through sockets, where a waiting rank sleeps.
+    A rank that waits in MPI spins: it would take a core away from the contender whose turn it is. So rank 0 sends the
+    name and arguments of each measurement to the other ranks through sockets, where a waiting rank sleeps.
     """
     comm, works = MPI.COMM_WORLD, PKL5 if of else WORKS
     if comm.Get_rank():

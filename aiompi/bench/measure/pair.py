@@ -1,4 +1,4 @@
-"""Two processes connected by a socket, which run the works of a floor (a lower bound, such as bare sockets).
+"""Two processes connected by a socket, which run the measurements of a lower bound, such as bare sockets.
 
 `python -m aiompi.bench.measure.pair MODULE` is the leader, which starts the follower. A work is a function
 `work(sock, rank, **arguments)` of the module's WORKS; both processes run it at the same time, as ranks 0 and 1.
@@ -25,7 +25,7 @@ def main(module: str, *inherited: str) -> None:
 
     Args:
         module: full name of a module with works.
-        inherited: the descriptors of the data socket and the control socket in the follower; nothing in the leader.
+        inherited: in the follower, the descriptors of the data socket and of the control socket; empty in the leader.
     """
     works: Works = {"bind": _bind, **importlib.import_module(module).WORKS}
     if inherited:

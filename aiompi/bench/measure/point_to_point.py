@@ -1,4 +1,4 @@
-"""Works between pairs of ranks, for every library with the names of mpi4py.
+"""Measurements between pairs of ranks, for every library with the names of mpi4py.
 
 `works` returns them for a library. With n ranks (n is even), the ranks below n / 2 are leaders, and the peer of leader
 r is rank r + n / 2. Two ranks are one pair.
@@ -48,7 +48,7 @@ def latency(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks: int) -> l
 
 
 def bandwidth(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per window of messages, all outstanding at once, and the answer to them."""
+    """Seconds per window of messages and its answer; all messages of the window are outstanding at once."""
     sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer = peer_of(comm)
@@ -73,7 +73,7 @@ def bandwidth(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, bl
 
 
 def early(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per window of messages that all come before their receives, and the answer to them."""
+    """Seconds per window of messages and its answer; all these messages arrive before their receives are posted."""
     sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer = peer_of(comm)
@@ -101,7 +101,7 @@ def early(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks
 
 
 def bandwidth_both_ways(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per window of messages each way at the same time, and an answer to them."""
+    """Seconds per round: a window of messages in both directions at once, and an answer."""
     sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer, answer = peer_of(comm), comm.Recv if leads(comm) else comm.Send

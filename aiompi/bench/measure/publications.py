@@ -1,4 +1,4 @@
-"""Works of `aiompi.bench targets workers`: rank 0 publishes, and rank 1 receives by a subscription."""
+"""Measurements for `aiompi.bench targets workers`: rank 0 publishes, and rank 1 receives by a subscription."""
 
 from __future__ import annotations
 

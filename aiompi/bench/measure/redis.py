@@ -1,4 +1,4 @@
-"""The works of `publications` with Redis pub/sub: redis-py's asyncio client, uvloop and a Unix socket; see `pair`."""
+"""The measurements of `publications` with Redis pub/sub: redis-py's asyncio client, uvloop, Unix socket; see `pair`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A work of the native face: how late an event loop runs callbacks while it communicates."""
+"""Measures how late an event loop runs callbacks while it communicates through the native face."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _FIRST: Final = 2
 class Clock:
     """A periodic callback that records its delays in seconds.
 
-    Time for which the loop's thread was runnable but had no core does not count as delay. TICK seconds of this time do
-    count, because they may have passed before the callback was due.
+    Time for which the loop's thread was runnable but had no core does not count as delay. Up to TICK seconds without a
+    core do count, because they may have passed before the callback was due.
 
     Args:
         queued: measures the time in which other processes had the cores.

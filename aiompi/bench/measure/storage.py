@@ -1,4 +1,4 @@
-"""Works with windows and files, for every library with the names of mpi4py."""
+"""Measurements of windows and files, for every library with the names of mpi4py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Works of the native face: the transfer of one large object, and producers that stream small objects to rank 0."""
+"""Measurements of the native face: the transfer of one large object, and producers that stream objects to rank 0."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def large_object(comm: Intracomm, items: int, kind: str = "dicts") -> dict
     Returns:
         A dict. "late" has the seconds by which callbacks came late, and "seconds" the duration of the call. "at_once"
         has the seconds that this rank takes to encode or decode the list without returning to the event loop. In an
-        allreduce, this is half the time of all encoding and decoding of this rank.
+        allreduce, "at_once" is half the time of all encoding and decoding of this rank.
     """
     both = kind == "allreduce"
     rows: list[Any] = [payloads.make("dict") for _ in range(items)] if both or comm.rank == 0 else []

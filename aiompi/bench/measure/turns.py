@@ -1,4 +1,4 @@
-"""Turns of a contender: each turn reads a work from a line of stdin, and prints the results of all ranks in a line."""
+"""Turns of a contender: a turn reads a line that names a measurement, and prints a line with all ranks' results."""
 
 from __future__ import annotations
 

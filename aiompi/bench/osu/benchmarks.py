@@ -1,4 +1,4 @@
-"""The table of the micro-benchmarks: their names and works, and the meaning of their samples."""
+"""The table of the micro-benchmarks: their names, their measurements (works), and the meaning of their samples."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Contenders:
 
     @contextlib.contextmanager
     def started(self, names: Collection[str], ranks: int) -> Iterator[None]:
-        """Return a context in which the named contenders run, except those that have failed before.
+        """Return a context in which the named contenders run, except contenders that have failed before.
 
         Raises:
             BenchError: aiompi did not start.

@@ -15,7 +15,7 @@ class Peer(NamedTuple):
 
     Attributes:
         start: returns the contender for a number of ranks; raises BenchError if the peer is not installed.
-        works: names of the two-process works that the peer can run, None for all works.
+        works: names of the two-process measurements that the peer can run; None if it can run all measurements.
         stream: True if the peer is a byte stream, which cannot send an empty message.
     """
 

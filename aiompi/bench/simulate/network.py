@@ -1,9 +1,9 @@
 """A network in simulated time, in the alpha-beta-gamma model.
 
 A message of m bytes keeps its sender and its receiver busy for alpha + m * beta seconds. A rank sends one message at a
-time, in the order of the send calls. It receives one message at a time, in the order in which the messages start. It
-can send and receive at the same time. Combining m bytes takes gamma * m seconds. Messages do not wait for a posted
-receive.
+time, in the order of the send calls. A rank also receives one message at a time, in the order in which the messages
+start. It can send and receive at the same time. Combining m bytes takes gamma * m seconds. Messages do not wait for a
+posted receive.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Node:
         return receive
 
     def part(self, ranks: Sequence[int]) -> Node:
-        """Return the channel to `ranks`: all ranks, or this rank alone, because each host has one rank."""
+        """Return the channel to `ranks`, which are all ranks or only this rank, because each host has one rank."""
         if len(ranks) == self.size:
             return self
         alone = copy.copy(self)
@@ -179,7 +179,7 @@ class Network:
         return self.model.alpha + nbytes * self.model.beta
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Schedule a callback; callbacks of the same time run in the order of these calls."""
+        """Schedule a callback; callbacks with equal times run in the order in which they were scheduled."""
         self._number += 1
         heapq.heappush(self._agenda, (time, self._number, action))
 

@@ -1,4 +1,4 @@
-"""aiompi compared with mpi4py and MPICH: ranks that sleep or spin while they wait, and what this costs others."""
+"""aiompi compared with mpi4py and MPICH: ranks that sleep or spin while they wait, and the cost for other processes."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def _idle(ours: Conversation, theirs: Conversation, options: Options) -> Figure:
 
 
 def _slow_down(ranks: int, options: Options) -> Figure:
-    """Measure how waiting ranks slow a computing process: its time beside them, divided by its time alone."""
+    """Measure how waiting ranks slow a computing process: its time beside waiting ranks, divided by its time alone."""
 
     def beside(side: Conversation) -> Callable[[], float]:
         return lambda: _computing(side, options)

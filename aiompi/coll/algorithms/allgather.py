@@ -69,7 +69,7 @@ async def ring(channel: Channel, blocks: Sequence[Block]) -> None:
 
 
 async def bruck(channel: Channel, blocks: Sequence[Block]) -> None:
-    """Send all held blocks to the rank 1, 2, 4, ... places below, and receive from the rank at this distance above.
+    """Send all held blocks to the rank 1, 2, 4, ... places below, and receive from the rank at the same distance above.
 
     Steps: ceil(log2 n). Per rank, for m bytes each: ceil(log2 n) messages and (n - 1) * m bytes are sent, and the same
     number received; both are the least possible. Blocks are sent from their places, and copied once into them. Any
@@ -152,7 +152,7 @@ _CUT: Final = 2**16
 async def two_level(channel: Channel, blocks: Sequence[Block]) -> None:
     """Gather to the leader of each host, send the blocks of hosts around a ring of leaders, and broadcast on each host.
 
-    Long blocks are not gathered. They go around a ring of all ranks (see `ring`), in which the ranks of a host are
+    Long blocks are not gathered, but go around a ring of all ranks (see `ring`), in which the ranks of a host are
     neighbours.
 
     Steps: 1 within a host, h - 1 between h hosts, 1 within a host. Per rank, for m bytes each: 1 message and m bytes

@@ -97,9 +97,9 @@ async def ring(channel: Channel, accumulator: Vector) -> None:
 
     Not order-safe: each segment starts to collect contributions at a different rank of the ring. One rank completes
     each segment, so that all ranks get the same bits. Steps: 2 * (n - 1). Per rank, for m bytes: 2 * (n - 1) messages
-    and 2 * (n - 1) / n * m bytes are sent, and the same number received, half of which are combined. This is the least
-    possible number of bytes. Time: 2 * (n - 1) * alpha + (n - 1) / n * m * (2 * beta + gamma). Any number of ranks;
-    segments differ by at most one item.
+    and 2 * (n - 1) / n * m bytes are sent, and the same number received; half of the received bytes are combined. This
+    is the least possible number of bytes. Time: 2 * (n - 1) * alpha + (n - 1) / n * m * (2 * beta + gamma). Any number
+    of ranks; segments differ by at most one item.
 
     Five ranks; the segments a to e that a rank sends next, with the number of contributions in them:
 
@@ -132,10 +132,10 @@ async def rabenseifner(channel: Channel, accumulator: Vector) -> None:
 
     Order-safe: partners hold results of neighbouring blocks of ranks. One rank combines each piece, so that all ranks
     get the same bits. Steps: 2 * log2 p, where p is the largest power of two <= n. Per rank, for m bytes: 2 * log2 p
-    messages and 2 * (p - 1) / p * m bytes are sent, and the same number received, half of which are combined. Time:
-    2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma). If n is not p: of the first 2 * (n - p) ranks, each odd
-    rank gives its contribution to the even rank below, and gets the result from that rank. This makes two steps of m
-    bytes more.
+    messages and 2 * (p - 1) / p * m bytes are sent, and the same number received; half of the received bytes are
+    combined. Time: 2 * log2 p * alpha + (p - 1) / p * m * (2 * beta + gamma). If n is not p: of the first 2 * (n - p)
+    ranks, each odd rank gives its contribution to the even rank below, and gets the result from that rank. This makes
+    two steps of m bytes more.
 
     Five ranks, p = 4; the vector has the quarters a to d, and capital letters mark results:
 

@@ -39,7 +39,7 @@ async def linear(channel: Channel, block: Block, root: int) -> None:
 
 
 async def binomial(channel: Channel, block: Block, root: int) -> None:
-    """Receive from the parent, then send to all children, those with the largest subtrees first.
+    """Receive from the parent, then send to all children, beginning with the child that has the largest subtree.
 
     Ranks are counted from the root. The parent of a rank is the rank without its lowest set bit. A child of a rank has
     one bit more, below the lowest set bit. Steps: ceil(log2 n). Per rank, for m bytes: 1 message received, except by
@@ -239,7 +239,7 @@ async def shm(channel: Channel, block: Block, root: int, otherwise: Substitute =
     """The root puts its block into shared memory, and each other rank copies it. The root waits for no rank.
 
     Steps: 1. Per rank, for m bytes: no messages; m bytes copied; at most n - 1 wake-ups in all, by the root. Any number
-    of ranks. A block that is longer than a slot is copied in rounds. In this case the root waits until the other ranks
+    of ranks. A block that is longer than a slot is copied in rounds, for which the root must wait until the other ranks
     have read its slot. If the ranks do not (or not yet) share memory, `linear` is used.
 
     Five ranks, root 1:

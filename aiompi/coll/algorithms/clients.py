@@ -181,7 +181,7 @@ class Span:
         return self.masters.are_local(self.rank, root)
 
     def local_root(self, root: int) -> int:
-        """Return the rank in `local` of this client's endpoint: the root if it is local, otherwise the master."""
+        """Return the endpoint of this client, as a rank in `local`: the root if it is local, otherwise the master."""
         return self.masters.locals_to_master(self.number).index(root) if self.is_local(root) else 0
 
     def others(self, root: int) -> list[int]:
@@ -222,7 +222,7 @@ def high_parent(number: int) -> int:
 
 
 def high_children(number: int, n: int) -> list[int]:
-    """The children of `number` in the tree of highest bits over 0..n-1, the child with the smallest added bit first."""
+    """The children of `number` in the tree of highest bits over 0..n-1, in ascending order of the bit that they add."""
     dim = cubedim(n)
     children = [number | 1 << bit for bit in range(highbit(number, dim) + 1, dim)]
     return [child for child in children if child < n]
@@ -234,7 +234,7 @@ def low_parent(number: int) -> int:
 
 
 def low_children(number: int, n: int) -> list[int]:
-    """The children of `number` in the tree of lowest bits over 0..n-1, the child with the smallest added bit first.
+    """The children of `number` in the tree of lowest bits over 0..n-1, in ascending order of the bit that they add.
 
     The subtree of a child c of 0 has the numbers c..2c-1.
     """

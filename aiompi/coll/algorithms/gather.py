@@ -37,7 +37,7 @@ async def linear(channel: Channel, own: Block, blocks: Sequence[Block] | None, r
 
 
 async def binomial(channel: Channel, own: Block, blocks: Sequence[Block] | None, root: int) -> None:
-    """Each rank receives the blocks of its children's subtrees, and sends its own block and these to its parent.
+    """Each rank receives the blocks of its children's subtrees, and sends them with its own block to its parent.
 
     Ranks are counted from the root. The subtree of a rank consists of this rank and the ranks directly after it. Steps:
     ceil(log2 n). Per rank, for m bytes each: 1 message with the blocks of the rank's subtree is sent, except by the

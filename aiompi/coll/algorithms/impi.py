@@ -6,8 +6,9 @@ go directly from rank to rank. If there are at most `maxlinear` masters, they se
 send along trees (see `clients`). The standard does not prescribe the messages within a client; the native algorithms
 run there.
 
-Like the native algorithms, these algorithms move blocks and accumulators; the content is in external32. They take a
-channel of the communicator, from which `Span` derives the clients of the members. Messages of 0 bytes are sent, too.
+Like the native algorithms, these algorithms move blocks and accumulators; the content is in external32. The algorithms
+take a channel of the communicator, from which `Span` derives the clients of the members. Messages of 0 bytes are sent,
+too.
 
 Chapter 4 has the collectives of MPI-1. Later collectives have no counterpart in other implementations of IMPI. Between
 clients, these later collectives work only if all clients of the job are aiompi. They then run the native algorithms
@@ -58,8 +59,8 @@ async def barrier(channel: Channel) -> None:
 
     Between clients, for M masters: 2 * (M - 1) messages without bytes. If there are at most `maxlinear` masters, all
     report to rank 0, which then answers in the order of their numbers. Otherwise reports go up the tree of highest bits
-    (see `clients`), whose nodes are the numbers of the masters: each master first awaits the child that has the largest
-    bit. The answers go down this tree, to the child with the smallest bit first.
+    (see `clients`), whose nodes are the numbers of the masters: each master first awaits the child whose number adds
+    the largest bit. The answers go down this tree, first to the child that adds the smallest bit.
 
     Six clients of two ranks, up and down:
 
@@ -90,9 +91,9 @@ async def bcast(channel: Channel, block: Block, root: int) -> None:
     """Send from the root to the masters of the other clients, then broadcast within each client.
 
     Between clients, for M masters and m bytes: M - 1 messages of m bytes, for any m. If there are at most `maxlinear`
-    masters, the root sends to all of them, in the order of their numbers. Otherwise messages go down the tree of
-    highest bits over relative numbers, to the child with the smallest bit first. The master of the root's client takes
-    part in this only if it is the root.
+    masters, the root sends to all of them, in the order of their numbers. Otherwise messages go down a tree over
+    relative numbers, in which the parent's number is the child's without its highest bit. A parent sends first to the
+    child that adds the smallest bit. The master of the root's client takes part in this only if it is the root.
 
     Six clients of two ranks, root 5, whose relative numbers are 0: 5, 1: 6, 2: 8, 3: 10, 4: 0, 5: 2:
 
@@ -171,7 +172,8 @@ async def collect(span: Span, own: Block, blocks: Sequence[Block] | None, root: 
     A client's buffer has its blocks in rank order. Between clients, for M masters: M - 1 messages. If there are at most
     `maxlinear` masters, all except the master of the root's client send directly to the root. Otherwise they send
     buffers up the tree of lowest bits over relative numbers. Each master appends the buffers of its children to its own
-    buffer, the child with the smallest bit first. So a buffer has the clients in the order of relative numbers.
+    buffer, beginning with the child that adds the smallest bit. So a buffer has the clients in the order of relative
+    numbers.
 
     Six clients of two ranks, root 5, and the ranks whose blocks are sent:
 
@@ -379,8 +381,8 @@ async def reduce_commutative(channel: Channel, accumulator: Accumulator, root: i
     Not order-safe. Between clients, for M masters and m bytes: M - 1 messages of m bytes. If there are at most
     `maxlinear` masters, they send directly to the root, which combines the results in the order of master numbers.
     Otherwise they send up the tree of lowest bits over relative numbers. Each master combines the results of its
-    children, the child with the smallest bit first. In each combination the received operand comes first, so that
-    results are always the same.
+    children, beginning with the child that adds the smallest bit. In each combination the received operand comes first,
+    so that results are always the same.
 
     Six clients of two ranks, root 5:
 
@@ -409,7 +411,7 @@ async def reduce_commutative(channel: Channel, accumulator: Accumulator, root: i
 
 
 async def reduce_ordered(channel: Channel, accumulator: Accumulator, root: int) -> None:
-    """Every rank sends its contribution directly to the root, which combines them from the last rank to the first.
+    """Every rank sends its contribution directly to the root, which combines the contributions from the last rank down.
 
     Order-safe: the result is a0 op (a1 op (... op a(n-1))). Between clients, for m bytes: a message of m bytes from
     every rank of another client to the root.
@@ -439,13 +441,13 @@ async def reduce_ordered(channel: Channel, accumulator: Accumulator, root: int) 
 
 
 async def allreduce_commutative(channel: Channel, accumulator: Accumulator) -> None:
-    """Reduce to rank 0, then Bcast of the result, the same bits for all; not order-safe (see `reduce_commutative`)."""
+    """Reduce to rank 0, then Bcast: all ranks get the same bits. Not order-safe (see `reduce_commutative`)."""
     await reduce_commutative(channel, accumulator, 0)
     await _spread_result(channel, accumulator)
 
 
 async def allreduce_ordered(channel: Channel, accumulator: Accumulator) -> None:
-    """Reduce to rank 0, then Bcast of the result, the same bits for all; order-safe (see `reduce_ordered`)."""
+    """Reduce to rank 0, then Bcast: all ranks get the same bits. Order-safe (see `reduce_ordered`)."""
     await reduce_ordered(channel, accumulator, 0)
     await _spread_result(channel, accumulator)
 

@@ -74,7 +74,7 @@ async def scatter(channel: Channel, blocks: Sequence[Block] | None, own: Block, 
 async def exchange(channel: Channel, outgoing: Sequence[Block], incoming: Sequence[Block]) -> None:
     """Exchange blocks between all ranks of both groups.
 
-    It serves Alltoall, and Allgather, in which a rank sends the same block to all.
+    This function serves Alltoall and Allgather. In Allgather, a rank sends the same block to all ranks.
     """
     arrivals = [block.irecv(channel, source) for source, block in enumerate(incoming)]
     sends = [block.isend(channel, target) for target, block in enumerate(outgoing)]

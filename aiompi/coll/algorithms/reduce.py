@@ -105,7 +105,7 @@ class Half(NamedTuple):
 
 
 async def halve(channel: Channel, accumulator: Vector, pof2: Pof2, position: int) -> list[Half]:
-    """Exchange and combine halves with the partner 1, 2, 4, ... positions away, until each has its piece of the result.
+    """Exchange halves with the partner 1, 2, 4, ... positions away and combine them, until each rank has its piece.
 
     The partners hold results of neighbouring ranges of ranks, so operands stay in the order of ranks. The position with
     bit 0 keeps the lower half.

@@ -19,9 +19,9 @@ async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int])
     """Exchange segments with the ranks 1, 2, 3, ... places away on both sides.
 
     Order-safe: a rank's partial result covers consecutive ranks, and each step adds one rank at each end. Steps: n - 1;
-    ranks in the middle need fewer steps, but send twice as much in each step. Per rank, for m bytes in all: n - 1
-    messages and m bytes, less the bytes of the rank's own segment, sent. For equal segments a rank sends (n - 1) / n *
-    m bytes, the least possible, and makes n - 1 combinations of m / n bytes. Any number of ranks; segments may differ
+    ranks in the middle need fewer steps, but send twice as much in each step. Per rank, for contributions of m bytes
+    and an own segment of s bytes: n - 1 messages and m - s bytes are sent. For equal segments a rank sends (n - 1) / n
+    * m bytes, the least possible, and makes n - 1 combinations of m / n bytes. Any number of ranks; segments may differ
     in length.
 
     Five ranks; contributions that are combined in their segments:
@@ -49,7 +49,7 @@ async def pairwise(channel: Channel, accumulator: Vector, counts: Sequence[int])
 
 
 async def recursive_halving(channel: Channel, accumulator: Vector, counts: Sequence[int]) -> None:
-    """Send the partner p / 2, p / 4, ... 1 places away one half of the segments; keep the half with the own segment.
+    """Send half of the segments to the partner p / 2, p / 4, ... 1 places away, and keep the half with the own segment.
 
     Not order-safe: partners do not hold results of neighbouring blocks of ranks. Steps: log2 p, where p is the largest
     power of two <= n. Per rank, for m bytes in equal segments: log2 p messages and (p - 1) / p * m bytes are sent, and
@@ -103,9 +103,9 @@ async def shm(channel: Channel, accumulator: Vector, counts: Sequence[int], othe
     """Each rank puts its contribution into shared memory, and combines its segment of all contributions.
 
     Order-safe: a rank combines the contributions from the last rank down; if the operation commutes, it begins with its
-    own contribution. Steps: 1. Per rank, for m bytes in all: no messages; m bytes and the bytes of the rank's segment
-    copied, and (n - 1) times the bytes of the segment combined; n - 1 wake-ups in all. Any number of ranks; segments
-    may differ in length. If the ranks do not (or not yet) share memory, or if vectors are too long, `pairwise` is used.
+    own contribution. Steps: 1. Per rank, for contributions of m bytes and a segment of s bytes: no messages; m + s
+    bytes copied; (n - 1) * s bytes combined; n - 1 wake-ups in all. Any number of ranks; segments may differ in length.
+    If the ranks do not (or not yet) share memory, or if vectors are too long, `pairwise` is used.
 
     Five ranks; the segments a to e in the slot of each rank, and in capital letters the segments of the result:
 

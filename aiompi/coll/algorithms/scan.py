@@ -65,10 +65,10 @@ async def scan(channel: Channel, accumulator: Accumulator, first: int) -> None:
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
     """Each rank puts its contribution into shared memory, and combines the contributions of the ranks up to itself.
 
-    Order-safe: a rank starts with its own contribution, and combines it with those of the ranks below, nearest first.
-    Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and at most (n - 1) * m bytes combined (in the last
-    rank); n - 1 wake-ups in all. Any number of ranks. If the ranks do not (or not yet) share memory, or if vectors are
-    too long, recursive doubling is used.
+    Order-safe: a rank starts with its own contribution, and combines it with the contributions of the ranks below,
+    nearest rank first. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and at most (n - 1) * m bytes
+    combined (in the last rank); n - 1 wake-ups in all. Any number of ranks. If the ranks do not (or not yet) share
+    memory, or if vectors are too long, recursive doubling is used.
 
     Five ranks:
 

@@ -21,7 +21,7 @@ class Tree:
         size: number of ranks in the tree, at most `total`; None: all.
 
     Attributes:
-        relative: this rank, counted from the root; at least `size` if it is not in the tree.
+        relative: this rank, counted from the root; at least `size` if this rank is not in the tree.
         span: number of ranks in the subtree of this rank, itself included.
         parent: rank of the parent; the root is its own parent.
     """
@@ -38,7 +38,7 @@ class Tree:
         self.span = min(lowest or size, size - self.relative)
 
     def children(self) -> Iterator[tuple[int, int, int]]:
-        """Yield rank, distance from this rank and span of each child; the largest spans first."""
+        """Yield (rank, distance from this rank, `span`) of each child, in descending order of span."""
         distance = (1 << (self.span - 1).bit_length()) >> 1
         while distance:
             yield (self._rank + distance) % self._total, distance, min(distance, self.span - distance)

@@ -1,7 +1,7 @@
 """Process topologies (chapter 6), which define the neighbours of each process.
 
-A communicator has at most one: a `Cartesian`, a `Graph` or a `DistributedGraph`. Each returns the neighbours of a rank
-in the order in which neighbourhood collectives use them.
+A communicator has at most one topology: a `Cartesian`, a `Graph` or a `DistributedGraph`. Each topology returns the
+neighbours of a rank in the order in which neighbourhood collectives use them.
 """
 
 from typing import TypeAlias

@@ -70,7 +70,7 @@ class Cartesian:
         return len(self.dims)
 
     def map(self, rank: int) -> int:
-        """Translate a rank of the old communicator to one in the grid; UNDEFINED for a rank that the grid leaves out.
+        """Translate a rank of the old communicator to a rank in the grid; UNDEFINED if the grid leaves the rank out.
 
         (MPI_Cart_map, section 6.5.7.) Ranks are not reordered, since nothing is known of the hardware.
         """
@@ -98,8 +98,8 @@ class Cartesian:
             coords: one coordinate for each dimension. In a periodic dimension any integer is valid, and wraps around.
 
         Raises:
-            InvalidArgumentError: a coordinate is outside a dimension that is not periodic, or there is not one
-                coordinate for each dimension.
+            InvalidArgumentError: a coordinate is outside a dimension that is not periodic, or the number of coordinates
+                differs from the number of dimensions.
             TypeError: not a sequence of integers.
         """
         coords = integers(coords, "coords")
@@ -168,8 +168,8 @@ class Cartesian:
         """Return the sources and destinations of neighbourhood collectives (section 7.6 of MPI-3.1).
 
         Returns:
-            (sources, destinations). Both are the same list: for each dimension the previous process, then the next
-            process; PROC_NULL beyond a border.
+            (sources, destinations). Sources and destinations are the same list: for each dimension the previous
+            process, then the next process; PROC_NULL beyond a border.
         """
         beside = [other for direction in range(self.ndims) for other in self.shift(rank, direction, 1)]
         return beside, beside

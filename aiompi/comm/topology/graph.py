@@ -67,7 +67,7 @@ class Graph:
         return len(self.index)
 
     def map(self, rank: int) -> int:
-        """Translate a rank of the old communicator to one in the graph; UNDEFINED for a rank that the graph leaves out.
+        """Translate a rank of the old communicator to a rank in the graph; UNDEFINED if the graph leaves the rank out.
 
         (MPI_Graph_map, section 6.5.7.) Ranks are not reordered, since nothing is known of the hardware.
         """

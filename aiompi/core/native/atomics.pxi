@@ -55,24 +55,24 @@ cdef class Atomics:
         atomic_do(ATOMIC_STORE, self.place(offset, size), size, lowest(value), 0)
 
     def add(self, Py_ssize_t offset, int size, value):
-        """Add to a word, which wraps around; return it as it was."""
+        """Add to a word, which wraps around; return its former value."""
         return atomic_do(ATOMIC_ADD, self.place(offset, size), size, lowest(value), 0)
 
     def exchange(self, Py_ssize_t offset, int size, value):
-        """Set a word to a value; return it as it was."""
+        """Set a word to a value; return its former value."""
         return atomic_do(ATOMIC_EXCHANGE, self.place(offset, size), size, lowest(value), 0)
 
     def compare_and_swap(self, Py_ssize_t offset, int size, expected, value):
-        """Set a word to `value` if the word equals `expected`; return the word as it was."""
+        """Set a word to `value` if the word equals `expected`; return its former value."""
         return atomic_do(ATOMIC_COMPARE, self.place(offset, size), size, lowest(value), lowest(expected))
 
     def combine(self, Py_ssize_t offset, elements, int operation, before=None):
-        """Combine elements, each one atomically, with those in memory; return False if only the memory's owner can.
+        """Combine elements atomically with elements in memory; return False if only the memory's owner can do this.
 
         Args:
             elements: array of the operands of the lower ranks.
             operation: number of a predefined operation, `FETCH_REPLACE` or `FETCH_ONLY`.
-            before: array of the same length, which gets the elements as they were; None to drop them.
+            before: array of the same length, which gets the former values of the elements; None to drop these values.
         """
         cdef memory_t source, kept
         cdef combine_t *function

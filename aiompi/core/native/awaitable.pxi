@@ -6,8 +6,7 @@
 
 cdef extern from *:
     """
-    /* Return how many frames a call records as its origin, like a coroutine; 0 without asyncio's debug mode. */
-    static int origin_depth(void) { return PyThreadState_Get()->coroutine_origin_tracking_depth; }
+    Return how many frames a call records as its origin, as a coroutine does; 0 without asyncio's debug mode.
 
     /* Make `step` the am_send of a class: as for coroutines, a step then ends without raising StopIteration. */
     static void step_by(PyObject *type, void *step) { ((PyTypeObject *)type)->tp_as_async->am_send = (sendfunc)step; }
@@ -34,8 +33,8 @@ cdef class AwaitableCall(Request):
     in spite of the withdrawal. Another warning reports a call that is never awaited. If this call is a receive, it is
     withdrawn; other operations go on.
 
-    For asyncio this is a coroutine: `create_task` accepts the object itself, and a cancellation before the first step
-    reaches the operation. For tools that show coroutines it has a coroutine's attributes.
+    For asyncio an `AwaitableCall` is a coroutine: `create_task` accepts the object itself, and a cancellation before
+    the first step reaches the operation. For tools that show coroutines it has a coroutine's attributes.
 
     The engine refers to the operation only. Nothing but the program refers to this object, so its finalizer runs as
     soon as the program drops the object.
@@ -84,7 +83,7 @@ cdef class AwaitableCall(Request):
 
     @property
     def cr_frame(self):
-        """The frame of these steps; None once it has ended."""
+        """The frame of these steps; None once the steps have ended."""
         return None if self.begun() is None else self._steps.gi_frame
 
     @property

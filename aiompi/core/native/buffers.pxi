@@ -13,7 +13,7 @@ cdef Py_ssize_t COPIED = 1024
 @cython.final
 @cython.freelist(64)
 cdef class Span:
-    """The memory of an array as bytes. A span keeps the array, and makes a memoryview only where one is needed."""
+    """The memory of an array as bytes. A span keeps the array, and makes a memoryview only for callers that need it."""
 
     cdef object array
     cdef memory_t memory
@@ -96,7 +96,8 @@ def incoming(spec):
     """Return the memory of a buffer specification as the destination of a message, in the order of memory.
 
     Returns:
-        None where `outgoing` returns None, for read-only memory, and for memory into which a message must be unpacked.
+        None if `outgoing` returns None for the specification, if the memory is read-only, or if the message must be
+        unpacked into the memory.
     """
     cdef memory_t memory
     if is_array(spec):

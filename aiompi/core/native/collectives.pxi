@@ -177,7 +177,7 @@ cdef class SlotGroup(Slots):
         return exchange
 
     cdef SlotExchange placed(self, SlotExchange exchange, array, char *to, uint64_t offset, uint64_t length):
-        """Set where the result goes: `length` bytes of each contribution, from byte `offset` on, go to an array."""
+        """Set where the result goes: `length` bytes from byte `offset` of each contribution are copied to `array`."""
         exchange.place, exchange.to, exchange.offset, exchange.length = array, to, offset, length
         return exchange
 

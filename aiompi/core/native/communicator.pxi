@@ -1,4 +1,5 @@
-# Sends and receives of the common case, from the call to the ring. `aiompi.core.pure.communicator` has the same class.
+# The base of a communicator: the start of sends and receives. `aiompi.core.pure.communicator` has the same class in
+# Python.
 
 cdef object _STANDARD = Mode.STANDARD
 cdef object _SEND = _SENDS[Mode.STANDARD]
@@ -6,7 +7,7 @@ cdef object _RECV = "recv from"
 
 
 cdef class CommunicatorBase:
-    """The part of a communicator that messages use in the common case."""
+    """The base of a communicator, which starts sends and receives; see `aiompi.comm.communicator.Communicator`."""
 
     cdef public object engine, matcher, targets
     cdef public list _peers
@@ -47,7 +48,7 @@ cdef class CommunicatorBase:
         return True
 
     cdef PeerBase ready(self, dest, tag, int *t):
-        """Return the peer that gets a message, if this peer has a ring; None if the general path must send it."""
+        """Return the peer that gets a message; None if it has no ring, or the general path must send the message."""
         cdef int r
         if not self.usual(dest, tag, &r, t) or r < 0 or t[0] < 0:
             return None
@@ -152,7 +153,7 @@ cdef class CommunicatorBase:
         return self.put_short(spec, dest, tag)
 
     def send_object(self, codec, obj, dest, tag):
-        """Check the thread (see `admitted`), and send an object at once; return False if impossible."""
+        """Check the thread (see `admitted`), and send a small plain object at once; return False if impossible."""
         self.admit()
         return self.put_object(codec, obj, dest, tag)
 
@@ -227,7 +228,7 @@ cdef class CommunicatorBase:
         return handle_of(kind, request)
 
     def own_recv_short(self, spec, source, tag, status):
-        """Start a receive as `irecv_short` does, but return an `AwaitableCall`; it fails with a sender."""
+        """Start a receive as `irecv_short` does, but return an `AwaitableCall`; it fails if a possible sender fails."""
         self.admit()
         cdef Request request = self.receive_short(spec, source, tag, status)
         return None if request is None else awaitable_of(request)

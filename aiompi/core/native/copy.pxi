@@ -56,7 +56,7 @@ cdef class PeerProcess:
         return self.reachable
 
     def alive(self):
-        """Return True if the process has not ended. A stopped process counts, as it may be in the middle of a write."""
+        """Return True if the process has not ended. A stopped process has not: it may be in the middle of a write."""
         if self._fd < 0 or process_signal(self._fd) == ESRCH:
             return False
         return process_probe(self.pid) != ESRCH

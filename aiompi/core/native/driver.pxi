@@ -1,4 +1,5 @@
-# The part of a rank's driver that calls use in the common case. `aiompi.core.pure.driver` has the same class in Python.
+# The base of a rank's driver: the check of the calling thread, and brief polling before a wait.
+# `aiompi.core.pure.driver` has the same class in Python.
 
 cdef extern from *:
     """
@@ -17,7 +18,7 @@ cdef object _ONE_LOOK = range(1)
 
 
 cdef class DriverBase:
-    """How a rank waits: the part that calls use in the common case."""
+    """The base of a rank's driver: checks the calling thread, and polls briefly; see `aiompi.engine.seams.Driver`."""
 
     cdef public unsigned long owner
     cdef public object loop_runs
@@ -44,7 +45,7 @@ cdef class DriverBase:
         return self.may_look() and look_at(self._pollers, _ONE_LOOK, SHORT_LOOK, single)
 
     def finish_soon(self, list pending not None):
-        """Poll for the messages of plain operations, and remove finished operations from the end of the list."""
+        """Poll for messages, and remove operations from the end of a list as long as the last one has succeeded."""
         while pending:
             engine = (<Request?>pending[len(pending) - 1])._engine
             if not isinstance(engine, ProgressBase) or engine.stepping or (<ProgressBase>engine).recorder is not None:

@@ -130,7 +130,7 @@ def exchange_blocks(comm, sendspec, recvspec):
 
 @cython.final
 cdef class BlockExchange(Request):
-    """An exchange of blocks. It is complete when this rank has received and sent all of its blocks."""
+    """An exchange of blocks. The request is complete when this rank has received and sent all of its blocks."""
 
     cdef readonly object comm
     cdef readonly long long tag

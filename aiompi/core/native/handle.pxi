@@ -70,13 +70,13 @@ def pending_of(requests, kind):
 
 
 def drop_done(list pending not None):
-    """Remove the operations at the end of a list that have succeeded."""
+    """Remove operations from the end of a list as long as the last one has succeeded."""
     while pending and has_succeeded(pending[len(pending) - 1]):
         pending.pop()
 
 
 def take_all(requests, kind):
-    """Make all handles of a list null, if their operations are plain and have succeeded; return False otherwise."""
+    """Make all handles of a list null and return True; return False unless all operations are plain and successful."""
     if type(requests) is not list:
         return False
     for each in <list>requests:
@@ -93,7 +93,8 @@ def take_all(requests, kind):
 cdef int let_go(RequestHandle handle) except -1:
     """Make a handle null if its operation has succeeded.
 
-    After the caller's check, a finalizer may have added a handle whose operation is not complete. This handle stays.
+    After the caller's check, a finalizer may have added a handle whose operation is not complete. The function leaves
+    such a handle as it is.
     """
     operation = handle._core
     if has_succeeded(operation):

@@ -4,7 +4,7 @@ cdef class PeerBase
 
 
 cdef class MessageBase:
-    """A message that has come, or was announced, before its receive: the part that messages use in the common case."""
+    """A message that has arrived, or was announced, before a receive for it was posted."""
 
     cdef entry_t entry
     cdef bint kept
@@ -99,7 +99,7 @@ cdef class MatchQueues:
         return self.sources.get(rank) == source
 
     cdef bint keeps(self) except -1:
-        """Return True if an unexpected message is only to be kept: no probe waits for it, and receives can be posted."""
+        """Return True if an unexpected message need only be queued: no probe waits, and receives can be posted."""
         return not self.probes and self.error is None
 
     cdef bint meet(self, PostedReceive receive) except -1:
@@ -143,7 +143,7 @@ cdef class MatchQueues:
     def take_posted(self, int source, int tag):
         """Take the first posted receive that matches an incoming message; return None if no receive matches.
 
-        The receive is no longer posted, and its `order` is that of the message from now on.
+        The receive is no longer posted, and its `order` is set to that of the message.
         """
         cdef PostedReceive receive = self.match(source, tag)
         if receive is not None and receive._done:
@@ -151,7 +151,7 @@ cdef class MatchQueues:
         return receive
 
     def first_posted(self, int source, int tag):
-        """Return the first receive that was posted with exactly these arguments; None if there is none."""
+        """Return the first posted receive with exactly this source and tag (or wildcards); None if none is posted."""
         cdef entry_t *found = queue_find(&self.posted_queue, source, tag)
         return None if found == NULL else self._receives[found.index]
 
@@ -163,7 +163,7 @@ cdef class MatchQueues:
         return True
 
     def posted(self):
-        """Iterate over all posted receives in their order; the caller may withdraw them meanwhile."""
+        """Iterate over all posted receives in their order; the caller may withdraw them during the iteration."""
         cdef list found = []
         cdef entry_t *entry = self.posted_queue.first
         while entry != NULL:
@@ -177,7 +177,7 @@ cdef class MatchQueues:
         return self.kept_queue.count
 
     def unexpected(self):
-        """Iterate over all unexpected messages in order of arrival; the caller may remove them meanwhile."""
+        """Iterate over all unexpected messages in order of arrival; the caller may remove them during the iteration."""
         cdef list found = []
         cdef entry_t *entry = self.kept_queue.first
         while entry != NULL:
@@ -193,7 +193,7 @@ cdef class MatchQueues:
         queue_append(&self.kept_queue, &message.entry)
 
     def restore(self, MessageBase message not None):
-        """Put a matched message back in its place in the order of arrival, ahead of later ones of its sender."""
+        """Put a matched message back in its place, so that no later message of its sender is ahead of it."""
         self.hold(message)
         queue_insert(&self.kept_queue, &message.entry)
 

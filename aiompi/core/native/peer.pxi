@@ -1,4 +1,5 @@
-# The part of a peer that messages use in the common case. `aiompi.core.pure.peer` has the same class in Python.
+# The base of a peer: it matches arriving eager messages, and counts credit (flow control). `aiompi.core.pure.peer` has
+# the same class in Python.
 
 cdef int64_t OVERHEAD = 128  # bytes of credit beyond the payload of a message, so that empty messages are bounded, too
 cdef int64_t MOST = 2**62  # more credit than any peer grants
@@ -35,7 +36,7 @@ cdef class Assistance
 
 
 cdef class PeerBase:
-    """One process: the part that messages use in the common case."""
+    """The base of a peer (a process), which matches its eager messages; see `aiompi.engine.endpoint.Endpoint`."""
 
     cdef public object engine, link, error, finalize_error, landings, orphans, _withheld
     cdef public dict _contexts
@@ -142,7 +143,7 @@ cdef class PeerBase:
     cdef int publish_in_parts(
         self, const Py_buffer *parts, int count, uint64_t context, int source, int tag, int64_t nbytes
     ) except -1:
-        """Send a message, for which the ring has room, in parts: the peer reads parts while others are written."""
+        """Send a message, for which the ring has room, in parts: the peer can read before all parts are written."""
         cdef header_t header
         cdef Ring ring = self.ring
         cdef int64_t rest = nbytes
@@ -354,7 +355,7 @@ cdef class PeerBase:
         return 0
 
     def handle(self, header, payload):
-        """Handle a frame other than an eager message for which a receive is posted. Its credit has been noted."""
+        """Handle any frame but an eager message with a posted receive. The credit of the frame has been noted."""
         raise NotImplementedError
 
     def emit(self, kind, tag=0, source=0, context=0, length=0, srqid=0, drqid=0):
@@ -362,17 +363,17 @@ cdef class PeerBase:
         raise NotImplementedError
 
     def fetch(self, receive, source, tag, length, srqid, offer):
-        """Get a long message for its receive, in whatever way."""
+        """Get a long message for its receive: copy it, or ask for it."""
         raise NotImplementedError
 
     def assist_on(self, send, write):
-        """Write the rest of a message into memory of the peer, in turn with other copies."""
+        """Write the rest of a message into memory of the peer; this copy takes turns with other copies."""
         raise NotImplementedError
 
     def copy_on(self, receive, memory, srqid, offer, filled):
-        """Copy the rest of a message that the peer offers, in turn with other copies."""
+        """Copy the rest of a message that the peer offers; this copy takes turns with other copies."""
         raise NotImplementedError
 
     def _acknowledge(self):
-        """Return credit, in a frame of its own if necessary."""
+        """Return credit, in a separate frame if necessary."""
         raise NotImplementedError

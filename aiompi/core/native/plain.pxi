@@ -14,7 +14,7 @@ cdef enum:
 
 
 cdef class PlainCodec:
-    """The part of a codec for objects of the common case."""
+    """The base of a codec, which codes small plain objects; see `aiompi.objects.Codec`."""
 
     cdef public Py_ssize_t _out_of_band
 

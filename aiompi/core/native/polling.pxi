@@ -17,7 +17,7 @@ cdef class RingPoller:
     cdef public PeerBase peer
 
     cdef bint serve(self, int64_t budget) except -1:
-        """Do pending work of the link, within the budget; return True if there was any."""
+        """Do pending work of the link, within the budget; return True if any work was done."""
         cdef Ring ring = self._ring
         cdef bint found
         if ring is None or ring._busy:
@@ -49,7 +49,7 @@ cdef class RingPoller:
 
 
 def look(list pollers not None, looks, double seconds, bint single=False):
-    """Poll the pollers until one has something to do; this poller moves to the end of the list for the next poll.
+    """Poll all pollers in turn until one has work, and move this poller to the end of the list.
 
     Args:
         looks: number of looks of each poller that is not native.

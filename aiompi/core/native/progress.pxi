@@ -1,7 +1,8 @@
-# The part of a rank's progress that operations use. `aiompi.core.pure.progress` has the same class in Python.
+# The base of a rank's engine: the state that every operation uses. `aiompi.core.pure.progress` has the same class in
+# Python.
 
 cdef class ProgressBase:
-    """The progress of one rank: the part that operations use in the common case."""
+    """The base of a rank's engine: the state that every operation uses."""
 
     cdef public object driver, error, withholding, _dropped
     cdef public dict sends, assisted
@@ -17,7 +18,7 @@ cdef class ProgressBase:
         self.assisted = {}
 
     cdef bint calm(self) except -1:
-        """Return True if the state of this rank allows a receive simply to be posted, without further checks."""
+        """Return True if a receive can be posted without further checks of the state of this rank."""
         return not (self.error is not None or self.degraded or self.withholding or self._dropped)
 
     def turn_due(self):

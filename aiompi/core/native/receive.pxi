@@ -1,11 +1,11 @@
-# The part of a receive that matching and messages of the common case use. `aiompi.core.pure.receive` has the same in
-# Python.
+# The base of a receive: its matching, and the delivery of a message that arrives whole. `aiompi.core.pure.receive` has
+# the same class in Python.
 
 cdef size_t SHORT = 16 * 1024  # bytes up to which a message is never decoded in steps
 
 
 cdef class PostedReceive(Request):
-    """A receive: the part that matching and messages of the common case use."""
+    """The base of a receive: its matching, and the delivery of a message that arrives whole."""
 
     cdef entry_t entry
     cdef bint posted, plain
@@ -177,7 +177,7 @@ cdef class PostedReceive(Request):
     # What is rare; see `aiompi.engine.receive.Receive`.
 
     def resume(self):
-        """Become incomplete again, because a message has come for a receive that a failure had interrupted."""
+        """Make this receive incomplete again: a failure had interrupted it, and now its message has come."""
         raise NotImplementedError
 
     def out_of_memory(self, source, tag, length):

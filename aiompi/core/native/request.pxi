@@ -34,7 +34,7 @@ cdef class Request:
         return self
 
     def describe(self, call, comm=None, partner=None, tag=None):
-        """Note the words of `repr`: the call, such as "recv from", its communicator, and its envelope if it has one.
+        """Set the parts of `repr`: the call, such as "recv from", the communicator, and the envelope if there is one.
 
         Args:
             comm: communicator; its `label` is read only when the text is made.
@@ -192,7 +192,7 @@ cdef class Request:
         """Make progress without further calls from now on. Only requests that `begin` has returned need this call."""
 
     def follow(self, int place):
-        """Return the request that the program waits for in place of this one; None if it waits for this one itself.
+        """Return the inner request for which this request waits at present; None if it waits for no other request.
 
         `place` is the number of the place that waits.
         """
@@ -207,18 +207,18 @@ cdef class Request:
         self.cancel()
 
     def outlives_await(self):
-        """Return True if the operation goes on though its call is never awaited; a receive does not."""
+        """Return True if the operation goes on after its call was dropped without an await; False for a receive."""
         return True
 
     def lost_message_error(self):
-        """Return the error of a message that is lost because `withdraw` could not give it back; None if none is lost.
+        """Return the error of the message that `withdraw` could not put back and has lost; None if no message is lost.
 
-        It is None also if the error has been reported. The caller reports the returned error.
+        The result is None also if a call has already reported the error. The caller reports the returned error.
         """
         return None
 
     def quiescent(self):
-        """Return True if no other process writes into the operation's memory, and none will begin to."""
+        """Return True if no other process writes, or will write, into the operation's memory."""
         return True
 
     def settle(self):

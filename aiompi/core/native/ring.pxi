@@ -349,11 +349,12 @@ cdef class Ring:
 
         Args:
             sink: see `aiompi.wire.frame.Sink`.
-            budget: bytes to read. Each frame costs FRAME_COST in addition, and so does each part of a frame that is
-                read separately.
+            budget: bytes to read. Each frame costs FRAME_COST more than its bytes, and so does each part of a frame
+                that is read separately.
 
         Returns:
-            The rest of the budget. It is more than 0 if all frames that were there at the beginning have been read.
+            The rest of the budget. The rest is more than 0 if all frames that were there at the beginning have been
+            read.
         """
         cdef header_t header
         cdef const char *payload

@@ -91,7 +91,7 @@ cdef class RoundsExchange(SlotExchange):
         return 0
 
     cdef void aim(self) noexcept nogil:
-        """Find the members for which this rank's next step waits, and the number of steps that these must have made."""
+        """Find the members that this rank's next step waits for, and the number of steps that they must have made."""
         cdef meeting_t *call = &self.call
         cdef uint64_t now = self.before + self.steps * self.round
         call.seen, call.last = 0, self.size

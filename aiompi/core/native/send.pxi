@@ -1,7 +1,7 @@
-# What the common case of a long message needs of a send. `aiompi.core.pure.send` has the same class in Python.
+# The base of a send: its state, and its completion. `aiompi.core.pure.send` has the same class in Python.
 
 cdef class SendBase(Request):
-    """A message that is being sent: the part that the common case uses."""
+    """The base of a send: its state, and its completion; see `aiompi.engine.send.Send`."""
 
     cdef public object peer, payload
     cdef public uint64_t nbytes, srqid, context

@@ -275,11 +275,11 @@ cdef class SlotExchange(Request):
         return 1
 
     cdef int go_on(self) except -1:
-        """Make the steps that follow when all have posted; return 1 once the result can be taken."""
+        """Do what remains after all members have posted; return 1 once the result can be taken."""
         return 1
 
     cdef object unlike(self):
-        """Return the error for a contribution whose length differs from the claimed one; objects claim no length."""
+        """Return an error if the length of a contribution is not as claimed; objects claim no length."""
         cdef uint64_t length, expected = self.claimed()
         cdef uint32_t member
         if expected and self.action != NOTHING:

@@ -271,7 +271,7 @@ cdef class _Area:
             PyBuffer_Release(&self.view)
 
     cdef bint of(self, spec, bint writable) except -1:
-        """Find the memory; return False if it has gaps, holds references, or is read-only though `writable` is set."""
+        """Find the memory; return False if it has gaps or holds references, or is read-only but must be writable."""
         if is_array(spec):
             return array_memory(spec, &self.memory) and not (writable and self.memory.readonly)
         if not PyObject_CheckBuffer(spec):

@@ -1,4 +1,4 @@
-# Accesses to windows in the common case, from the call to the memory. `aiompi.core.pure.window` has the same class.
+# The base of a window: direct accesses to other ranks' memory. `aiompi.core.pure.window` has the same class in Python.
 
 # What this rank may do with the memory of another one.
 cdef enum:
@@ -20,7 +20,7 @@ ctypedef struct place_t:
 
 
 cdef class WindowBase:
-    """The part of a window that accesses use in the common case.
+    """The base of a window, for direct accesses to other ranks' memory; see `aiompi.window.window.Window`.
 
     Either the memory of another rank is mapped in this process, or the kernel copies between the two processes. An
     address that another rank has announced is used only for copies from or to that rank's process, whose identity the
@@ -102,7 +102,7 @@ cdef class WindowBase:
         return 0 if recorder is None else recorder.begin(kind, (<CommunicatorBase>self.comm).context_id, -1, 0, 0)
 
     cdef bint ends(self, uint64_t handle, rank, int64_t nbytes, bint made) except -1:
-        """Complete the record of an access that was made, or remove it; return whether the access was made."""
+        """Complete the record of an access if the access was made, otherwise remove the record; return `made`."""
         cdef Recorder recorder
         cdef record_t *record
         cdef int process
@@ -261,7 +261,7 @@ cdef class WindowBase:
         return True
 
     def swap_at_once(self, origin, compare, result, rank, target):
-        """Set one element of a rank's memory if it equals the expected one, and fetch the element as it was."""
+        """Set one element of a rank's memory if the element equals the expected value, and fetch its old value."""
         cdef int64_t nbytes = 0
         cdef uint64_t handle = self.begins(REC_GET)
         cdef bint made = self.exchange(origin, compare, result, rank, target, &nbytes)
@@ -307,7 +307,7 @@ cdef class WindowBase:
 
 
 cdef int move_bytes(char *to, const char *source, Py_ssize_t nbytes) except -1:
-    """Copy between memory of the program and memory of a window; the two may overlap."""
+    """Copy between the program's memory and a window's memory; the source and the destination may overlap."""
     if nbytes < GIL_FREE:
         memmove(to, source, nbytes)
     else:

@@ -28,11 +28,11 @@ class AwaitableCall(Request[T_co], Coroutine[Any, None, T_co]):
 
     It is awaited once. If the await is cancelled or times out, the operation is withdrawn as far as possible. The
     withdrawal waits until no other process writes into the operation's memory. A warning reports a message that is lost
-    in spite of the withdrawal. Another warning reports a call that is never awaited: a receive is then withdrawn, and
+    in spite of the withdrawal. A second warning reports a call that is never awaited: a receive is then withdrawn, and
     other operations go on.
 
-    For asyncio this is a coroutine: `create_task` accepts the object itself, and a cancellation before the first step
-    reaches the operation. For tools that show coroutines it has a coroutine's attributes.
+    For asyncio an `AwaitableCall` is a coroutine: `create_task` accepts the object itself, and a cancellation before
+    the first step reaches the operation. For tools that show coroutines it has a coroutine's attributes.
 
     The engine refers to the operation, but not to this object. So this object notices when the program has dropped it.
 

@@ -18,7 +18,7 @@ Span = memoryview
 
 
 class Exporter:
-    """An object with the buffer protocol, from Python 3.12 on: its memory is what its method `tomemory` returns."""
+    """An object with the buffer protocol, from Python 3.12 on; its method `tomemory` returns the memory."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Sends and receives of the common case."""
+"""The base of a communicator: the start of sends and receives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R = TypeVar("R", bound=Request[Any])
 
 
 class CommunicatorBase(Generic[R]):
-    """The part of a communicator for messages of the common case; see `aiompi.comm.communicator.Communicator`."""
+    """The base of a communicator, which starts sends and receives; see `aiompi.comm.communicator.Communicator`."""
 
     __slots__ = ("_peers", "_reach", "context_id", "engine", "matcher", "rank", "tag_ub", "targets")
 
@@ -179,7 +179,7 @@ class CommunicatorBase(Generic[R]):
     def own_recv_short(
         self, spec: object, source: object, tag: object, status: Status | None
     ) -> AwaitableCall[Any] | None:
-        """Start a receive as `irecv_short` does, but return an `AwaitableCall`; it fails with a sender."""
+        """Start a receive as `irecv_short` does, but return an `AwaitableCall`; it fails if a possible sender fails."""
         self.admitted()
         return None
 
@@ -242,7 +242,7 @@ class CommunicatorBase(Generic[R]):
     def _start_send(
         self, payload: Sequence[bytes | memoryview], nbytes: int, dest: SupportsIndex, tag: SupportsIndex, mode: Mode
     ) -> Request[None]:
-        """Start a send that is not of the common case."""
+        """Start a send by the general path."""
         raise NotImplementedError
 
     def _start_receive(
@@ -253,5 +253,5 @@ class CommunicatorBase(Generic[R]):
         decode: Callable[[bytearray | memoryview], Any] | None,
         status: Status | None,
     ) -> R:
-        """Start a receive that is not of the common case."""
+        """Start a receive by the general path."""
         raise NotImplementedError

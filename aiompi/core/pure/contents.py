@@ -38,9 +38,10 @@ def contents(
         most: number of items of all containers together; an object with more items counts as MANY.
 
     Returns:
-        0 if msgpack's packer expresses the whole object. Otherwise a sum: TUPLES if the object holds tuples, FOREIGN if
-        it holds objects of the types in `foreign`, OTHER if it holds any other object or is nested too deeply, and MANY
-        if it has more than `most` items. With OTHER and MANY the search ends early, so other flags may be missing.
+        0 if msgpack's packer expresses the whole object; otherwise a sum of flags: TUPLES if the object holds tuples,
+        FOREIGN if it holds objects of the types in `foreign`, OTHER if it holds any other object or is nested too
+        deeply, and MANY if it has more than `most` items. With OTHER and MANY the search ends early, so other flags may
+        be missing.
     """
     kind = type(obj)
     if kind in _ATOMS:

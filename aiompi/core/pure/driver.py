@@ -1,4 +1,4 @@
-"""The part of a driver for calls of the common case."""
+"""The base of a rank's driver: the check of the calling thread, and brief polling before a wait."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BRIEF_LOOKS: Final = range(16)  # polls of a poller that is not native
 
 
 class DriverBase:
-    """The part of a rank's driver that calls use in the common case; see `aiompi.engine.seams.Driver`.
+    """The base of a rank's driver: checks the calling thread, and polls briefly; see `aiompi.engine.seams.Driver`.
 
     Args:
         thread: returns the identifier of the calling thread. The native form asks C for it, and for the time.
@@ -42,7 +42,7 @@ class DriverBase:
         self._busy = False
 
     def admits(self) -> bool:
-        """Return True if the calling thread may make a call; if it is False, the caller must use `check_thread`."""
+        """Return True if the calling thread may make a call; otherwise the caller must use `check_thread`."""
         return self._thread() == self.owner and (self.loop_runs is None or self.loop_runs())
 
     def finish_soon(self, pending: list[Request[Any]]) -> None:

@@ -21,8 +21,8 @@ def pending_of(requests: object, kind: type[RequestHandle]) -> list[Any] | None:
         kind: class of the handles.
 
     Returns:
-        None if the caller must check the requests one by one. The pure form always returns None, because only the
-            native form can see that no request has a result: that each only succeeds or fails.
+        None if the caller must check the requests one by one. The pure form always returns None. Only the native form
+        can see that the requests have no results, but only succeed or fail.
     """
     return None
 

@@ -33,7 +33,7 @@ class MessageBase:
         order: its position among the unexpected messages.
         note: a number that the sender has sent to the receive, 0 if none.
         asked: True if this rank has asked for the announcement.
-        early: True if a message of its context that was sent earlier has not been announced yet.
+        early: True if the sender has sent an earlier message in this context, but has not announced that message yet.
         offer: the sender's memory from which a long message can be copied; None if the receiver must ask for it.
         data: payload of a complete eager message; None if this rank had no memory for it.
         landing: where the payload of an eager message is arriving.
@@ -76,8 +76,8 @@ class MatchQueues(Generic[R, M]):
         sources: world rank -> the source rank that its messages carry; empty until there is a communicator.
         probes: the waiting probes.
         error: why this context receives nothing any more; None as long as it receives.
-        early: (source, tag) -> the unexpected messages that only receives of this tag match, not yet receives of
-            ANY_TAG (see `aiompi.engine.withheld`).
+        early: (source, tag) -> the early messages: unexpected messages that receives of this tag already match, but
+            receives of ANY_TAG not yet (see `aiompi.engine.withheld`).
     """
 
     __slots__ = (
@@ -220,7 +220,7 @@ class MatchQueues(Generic[R, M]):
         return iter(list(self._arrivals.values()))
 
     def keep(self, message: M) -> None:
-        """Append a message for which no receive is posted to the queue of unexpected messages."""
+        """Append to the queue of unexpected messages a message for which no receive is posted."""
         self._order += 1
         message.order = self._order
         key = (message.source, message.tag)

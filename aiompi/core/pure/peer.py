@@ -1,4 +1,4 @@
-"""The part of a peer for messages of the common case: it matches arriving frames, and counts credit (flow control)."""
+"""The base of a peer: it matches arriving eager messages, and counts credit (flow control)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EAGER: Final = 1
 
 
 class PeerBase:
-    """One process, for messages of the common case; see `aiompi.engine.endpoint.Endpoint`.
+    """The base of a peer (a process), which matches its eager messages; see `aiompi.engine.endpoint.Endpoint`.
 
     Attributes:
         credit: bytes that this rank may still send eagerly.

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class PlainCodec:
-    """The part of a codec for objects of the common case; see `aiompi.objects.Codec`.
+    """The base of a codec, which codes small plain objects in the native form; see `aiompi.objects.Codec`.
 
     The native form packs and unpacks messages of at most 1,024 bytes that consist of None, bool, int, float, str and
     bytes objects, and of lists and dicts of them. `_dumps` and `_loads` handle all other objects and messages, and

@@ -1,4 +1,4 @@
-"""The part of a rank for operations of the common case."""
+"""The base of a rank's engine: the state that every operation uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AWAITS_PER_TURN: Final = 64
 
 
 class ProgressBase:
-    """The progress of one rank, for operations of the common case; see `aiompi.core.progress`.
+    """The base of a rank's engine: the state that every operation uses; see `aiompi.core.progress`.
 
     Args:
         driver: how this rank waits (see `aiompi.engine.seams.Driver`).

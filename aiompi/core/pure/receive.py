@@ -1,4 +1,4 @@
-"""The part of a receive for matching and for messages of the common case (sections 3.2 and 3.7)."""
+"""The base of a receive: its matching, and the delivery of a message that arrives whole (sections 3.2 and 3.7)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHORT: Final = 16 * 2**10
 
 
 class PostedReceive(Request[Any]):
-    """A receive, for matching and for messages of the common case; see `aiompi.engine.receive.Receive`.
+    """The base of a receive, which takes messages that arrive whole; see `aiompi.engine.receive.Receive`.
 
     Args:
         memory: destination of the message, as bytes; None to take a message of any length into new memory.

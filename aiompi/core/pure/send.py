@@ -1,4 +1,4 @@
-"""The part of a send for long messages of the common case."""
+"""The base of a send: its state, and its completion."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiompi.core.pure.request import Request
 
 
 class SendBase(Request[None]):
-    """A message that is being sent, for the common case; see `aiompi.engine.send.Send`.
+    """The base of a send: its state, and its completion; see `aiompi.engine.send.Send`.
 
     Attributes:
         peer: the receiver.

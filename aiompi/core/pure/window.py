@@ -1,4 +1,4 @@
-"""Accesses to windows in the common case. The pure form has none, because only the target changes its memory."""
+"""Direct accesses to the windows of other ranks. The pure form has none: there only the target accesses its memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class WindowBase:
-    """The part of a window for accesses of the common case; see `aiompi.window.window.Window`.
+    """The base of a window, for direct accesses to other ranks' memory; see `aiompi.window.window.Window`.
 
     Attributes:
         comm: communicator of its messages.

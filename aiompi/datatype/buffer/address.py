@@ -98,7 +98,7 @@ def owner_of(location: object) -> Any:
 
 
 def _parent(location: object) -> object:
-    """Return the object whose memory `location` uses; None for its own memory, or memory of an unknown object."""
+    """Return the object whose memory `location` uses; None if `location` owns its memory, or the owner is unknown."""
     if is_array(location):
         base = location.base
         # The base of a view made by numpy's stride_tricks is a helper object, whose base is the array.
@@ -418,8 +418,8 @@ def Get_address(location: object) -> int:
     `Free_address`.
 
     Args:
-        location: a bytearray, numpy array, array, ctypes object, or a slice of one: any buffer. Constants that
-            replace buffers, such as BOTTOM, are their own address, and the address of None is 0.
+        location: a bytearray, numpy array, array, ctypes object, or a slice of one: any buffer. A constant that
+            replaces a buffer, such as BOTTOM, is its own address. The address of None is 0.
 
     Returns:
         Address of the first element of the location, bytes.

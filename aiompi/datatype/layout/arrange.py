@@ -189,7 +189,7 @@ def _continued(parts: Sequence[Part]) -> Iterator[Part]:
 
 
 def _join(first: StridedBlock, second: StridedBlock) -> StridedBlock | None:
-    """Return one block for two if the second continues the first on both sides, otherwise None."""
+    """Return two blocks as one if the second continues the first both in memory and in the packed stream, or None."""
     if first.kind is not second.kind:
         return None
     memory, packed = second.memory - first.memory, second.packed - first.packed

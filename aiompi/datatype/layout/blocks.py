@@ -38,13 +38,13 @@ class Span(NamedTuple):
 
 
 def reach(dims: Sequence[Dim]) -> Span:
-    """Return the smallest and largest distance of a repetition from the first one in memory, bytes."""
+    """Return the smallest and largest distance of a repetition from the first repetition in memory, bytes."""
     steps = [(dim.count - 1) * dim.memory for dim in dims]
     return Span(sum(step for step in steps if step < 0), sum(step for step in steps if step > 0))
 
 
 def packed_reach(dims: Sequence[Dim]) -> int:
-    """Return the distance of the last repetition from the first one in the packed stream, bytes."""
+    """Return the distance of the last repetition from the first repetition in the packed stream, bytes."""
     return sum((dim.count - 1) * dim.packed for dim in dims)
 
 
@@ -101,7 +101,7 @@ class StridedBlock:
         packed: position of the first run in the packed stream, bytes.
         dims: repetitions, the outermost first; strides add up.
         run: bytes of one run in memory.
-        kind: None for plain bytes. Otherwise a run is one element of that kind, with its own packed form.
+        kind: None for plain bytes. If `kind` is not None, a run is one element of that kind, with its own packed form.
         packed_run: bytes of one run in the packed stream; `run` for plain bytes.
     """
 
@@ -162,7 +162,7 @@ class StridedBlock:
         return memory + self.memory, packed + self.packed, np.full(len(memory), self.run, np.int64)
 
     def prefix(self, nbytes: int) -> Iterator[StridedBlock]:
-        """Yield the copies of the first `nbytes` of the packed stream; an element with a kind only if it is complete.
+        """Yield the copies of the first `nbytes` of the packed stream, without incomplete elements with a kind.
 
         Yields:
             At most one block more than the number of dims.
@@ -210,7 +210,7 @@ class Steps(NamedTuple):
         """Return the steps of runs at some places, (n,) bytes.
 
         Args:
-            nbytes: length of each run; it becomes the step if the distances are irregular multiples of it.
+            nbytes: length of each run, which becomes the step if the distances are irregular multiples of this length.
         """
         steps = np.diff(places)
         if len(steps) and steps[0] > 0 and (steps == steps[0]).all():

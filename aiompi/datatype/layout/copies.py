@@ -1,4 +1,4 @@
-"""The pure form of copies between memory and a message; the native one is in `aiompi/core/native/strided.pxi`.
+"""The pure form of copies between memory and a message; the native form is in `aiompi/core/native/strided.pxi`.
 
 NumPy copies regular strides at once. It copies runs at irregular places by index arrays, or one by one.
 
@@ -172,7 +172,7 @@ class IndexedView:
         self.index = index
 
     def room(self) -> Array:
-        """Return an array (n,) to be filled before `write`: the view itself for regular strides, otherwise new."""
+        """Return an array (n,) to be filled before `write`: the view itself for regular strides, else a new array."""
         return self.view if self.index is None else np.empty(len(self.index), self.view.dtype)
 
     def read(self) -> Array:
@@ -296,8 +296,8 @@ def windows(
     Args:
         block: the copies to make.
         memory, base, packed: see `move_strided`.
-        memory_dtype, packed_dtype: types of a run in memory and in the message; each type is as long as the run is
-            there.
+        memory_dtype, packed_dtype: types of a run in memory and in the message; the item size of each is the length of
+            the run on its side.
 
     Yields:
         Places in memory and in the message for each part of the block.

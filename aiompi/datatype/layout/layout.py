@@ -183,7 +183,7 @@ class Layout:
         return Layout(int(sizes.sum()), span, tuple(parts))
 
     def prefix(self, nbytes: int) -> Layout:
-        """Return the copies of the first `nbytes` of the packed stream; an element with a kind only if complete."""
+        """Return the copies of the first `nbytes` of the packed stream, without incomplete elements with a kind."""
         if nbytes >= self.size:
             return self
         parts: list[Part] = []

@@ -88,7 +88,8 @@ def views(
         block: block of a layout whose bounds have been checked, see `check`.
         memory, base: see `pack` and `unpack`.
         packed: the message.
-        dtypes: (type of a run in memory, type of a run in the message); each type is as long as the run is there.
+        dtypes: (type of a run in memory, type of a run in the message); the item size of each is the length of the run
+            on its side.
         unpacking: True if memory is written, False if the message is.
 
     Yields:

@@ -19,8 +19,8 @@ T = TypeVar("T")
 class Handle(CommunicatorHandle, NumberedByHandle):
     """A handle of a communicator.
 
-    It has no `__getattr__`, because every lookup of an attribute or a method would then take three times as long or
-    more.
+    The class has no `__getattr__`, with which every lookup of an attribute or a method would take at least three times
+    as long.
 
     Args:
         comm: the communicator to which the new handle refers; None for a null handle.

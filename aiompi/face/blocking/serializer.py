@@ -22,8 +22,8 @@ class Pickle:
     """A way to convert objects to bytes, and bytes to objects.
 
     Args:
-        dumps: function that makes bytes from an object; by default `pickle.dumps`. It is called with the object and, if
-            there is a protocol, with the protocol.
+        dumps: function that makes bytes from an object; by default `pickle.dumps`. The function is called with the
+            object and, if there is a protocol, with the protocol.
         loads: function that makes an object from bytes; by default `pickle.loads`, extended to read the messages of
             `Comm.send`.
         protocol: protocol that `dumps` gets. None: `pickle.dumps` gets the highest protocol, any other function gets no

@@ -273,7 +273,7 @@ class NativePersistent(Persistent):
 
 
 def _in_two_steps(source: Source, name: str, end: str) -> str:
-    """Return the example of a form that only starts the operation, with the lines `end` to complete the operation."""
+    """Return the example of a form that only starts the operation; the lines in `end` then complete the operation."""
     example = source.doc.sections["Example"]
     timed, _, rest = example.partition("\n")
     if timed.startswith("async with asyncio.timeout"):

@@ -115,7 +115,7 @@ class Bound(StartedForm):
             "Raises": section(own.entries("Raises")),
             "Example": part.sections.get("Example", ""),
         }
-        then = "; each start sends what is in the buffer then" if self.own.name.lower().endswith("send") else ""
+        then = "; each start sends the current contents of the buffer" if self.own.name.lower().endswith("send") else ""
         summary = f"Bind the arguments of `I{self.own.name.lower()}`{then} (section 3.9)."
         return Doc(part.summary or summary, "", sections)
 

@@ -13,11 +13,11 @@ decides the body:
     PersistentRequest[T]     likewise, with `Prequest`
     anything else            the body is unchanged
 
-The parts may define a method that the asyncio face has as well. Its body then replaces the body by the rules, unless it
-is `...`. It may also replace types of arguments, entries of the docstring (a first sentence `...` keeps the first
-sentence), and the result type. A method of the parts whose docstring begins with "Start `Put`" is derived from `Put` in
-the same way. A function of the parts is derived from the asyncio method of the same name. Coroutines and properties are
-written by hand in the parts.
+The parts may define a method that the asyncio face has as well. The body of that method then replaces the body by the
+rules, unless it is `...`. The method may also replace types of arguments, entries of the docstring (a first sentence
+`...` keeps the first sentence), and the result type. A method of the parts whose docstring begins with "Start `Put`" is
+derived from `Put` in the same way. A function of the parts is derived from the asyncio method of the same name.
+Coroutines and properties are written by hand in the parts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Final, TypeGuard
 from .docstring import BLOCKED, Doc, section, waiting
 from .files import beginning, formatted, read
 
-_FILLED: Final = "filled with the number of bytes that were read or written, which its `Get_count` counts in elements."
+_FILLED: Final = "filled with the number of bytes that were read or written; its `Get_count` converts it to elements."
 _STARTED: Final = "A request; `Wait` or `Test` completes it."
 #: words of the asyncio face on the request of a call that starts an operation
 _AWAITED: Final = ", whose request is kept and awaited later"

@@ -153,8 +153,8 @@ class Comm(
             A request whose result is the new communicator, or a null one in a process outside of it.
 
         Raises:
-            InvalidGroupError: the group has processes that are not in this communicator; awaiting it: a member of a
-                group that another process gave has given a different group.
+            InvalidGroupError: the group has processes that are not in this communicator; awaiting it: the members of a
+                group that a process gave have not all given this group.
         """
         return AwaitableCall(self._made(create.create(self._admitted, group), "Create"))
 
@@ -192,8 +192,8 @@ class Comm(
                 "mpi_hw_resource_type".
 
         Returns:
-            A request whose result is the new communicator. It is a null one in a process that gave UNDEFINED, is not
-            bound to exactly one resource of the type, or is not in the process set that `info` names.
+            A request whose result is the new communicator. The communicator is null in a process that gave UNDEFINED,
+            is not bound to exactly one resource of the type, or is not in the process set that `info` names.
 
         Raises:
             InvalidArgumentError: the split type is unknown, or the info names both a type of resources and a process
@@ -434,7 +434,7 @@ class Intercomm(Comm, Collectives):
 
 
 async def _parted(disconnecting: Request[None], engine: Engine, parting: Request[None]) -> None:
-    """Wait for a disconnection. If this rank then knows no process of another job, wait for its shutdown as well.
+    """Wait for a disconnection. If this rank then knows no process of another job, wait for `parting` too.
 
     Args:
         parting: completes when the spawned ranks have ended and this rank, which exists only as their parent
@@ -468,7 +468,7 @@ def _from_group(
     info: Info,
     errhandler: Errhandler | None,
 ) -> AwaitableCall[C]:
-    """Return the communicator of this face for the core that a constructor makes of a group."""
+    """Return a communicator of this face for the result of a constructor that takes a group."""
     session = instance(group, Group, f"{constructor.__name__}: group", "a Group").session
     if session is None:
         raise InvalidGroupError(f"{constructor.__name__}: this process is not in {group}, whose members alone call it")

@@ -109,7 +109,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
             size: bytes; the same in all processes.
 
         Raises:
-            InvalidArgumentError, FileError: awaiting it: the size is wrong in a process, or not the same in all.
+            InvalidArgumentError, FileError: awaiting it: the size is wrong in a process, or differs between processes.
         """
         return AwaitableCall(self._admitted.set_size(size), "File.Set_size")
 
@@ -120,7 +120,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
             size: bytes, the same in all processes; a shorter file gets this size.
 
         Raises:
-            InvalidArgumentError, FileError: awaiting it: the size is wrong in a process, or not the same in all.
+            InvalidArgumentError, FileError: awaiting it: the size is wrong in a process, or differs between processes.
         """
         return AwaitableCall(self._admitted.preallocate(size), "File.Preallocate")
 
@@ -185,7 +185,8 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
             whence: see `Seek`; the same in all processes.
 
         Raises:
-            InvalidArgumentError, FileError: awaiting it: an argument is wrong, or not the same in all processes.
+            InvalidArgumentError, FileError: awaiting it: an argument is wrong in a process, or differs between
+                processes.
         """
         return AwaitableCall(self._admitted.seek_shared(offset, whence), "File.Seek_shared")
 

@@ -27,7 +27,7 @@ class Output(Protocol):
 
 
 class _Feed(Protocol):
-    """Takes output, with `ended` True for the last; returns True if the caller may pass more now."""
+    """Takes a piece of output (`ended`: the last one); returns True if the caller may pass more now."""
 
     def __call__(self, text: str, *, ended: bool) -> bool: ...
 
@@ -100,7 +100,7 @@ class OutputLines:
         self._forward = forward
 
     def _feed(self, text: str, *, ended: bool) -> bool:
-        """Take output, with `ended` True for the last; return True if the caller may pass more now."""
+        """Take a piece of output (`ended`: the last one); return True if the caller may pass more now."""
         if not self._closed:
             *whole, self._partial = (self._partial + text).split("\n")
             if self._partial and (ended or len(self._partial) > _LIMIT):
@@ -167,7 +167,7 @@ class Forward:
             self._driver.add_reader(self._read, self._readable)
 
     def unlimit(self) -> None:
-        """From now on read all output, so that no rank blocks: the program waits for the end of the ranks."""
+        """Read all output from now on, so that no rank blocks while the program waits for the end of the ranks."""
         self._unlimited = True
         self.resume()
 

@@ -77,9 +77,9 @@ class Session(SessionCalls):
     def Finalize(self) -> AwaitableCall[None]:
         """Close the session; its handle is null at once (MPI_Session_finalize).
 
-        Communication on its communicators must be complete. The process remains a rank of its job if its World has not
-        been finalized. If it has, the request of the last session completes when the other ranks have ended
-        communication, too.
+        Communication on its communicators must be complete. If the World of the process has not been finalized, the
+        process remains a rank of its job. If the World has been finalized, the request of the last session completes
+        when the other ranks have ended communication, too.
 
         Returns:
             A request that is complete when the session has ended.

@@ -4,8 +4,8 @@
         async with win.lock(0):
             await win.Fetch_and_op(one, before, 0)
 
-Operations start at once. Each returns a request, which completes when the buffers of the operation may be used again
-and hold its results. The end of the epoch, or a flush, completes the access at the target.
+Operations start at once. Each operation returns a request, which completes when the buffers of the operation may be
+used again and hold its results. The end of the epoch, or a flush, completes the access at the target.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Win(WindowCalls):
     def Create(
         cls, memory: SupportsBuffer | None, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
     ) -> AwaitableCall[Self]:
-        """Make a window of memory of the program (MPI_Win_create, section 12.2.1); all ranks of `comm` call it.
+        """Make a window of memory of the program (MPI_Win_create, section 12.2.1); all ranks of `comm` make this call.
 
         Args:
             memory: contiguous and writable; None for a rank without memory.
@@ -69,7 +69,7 @@ class Win(WindowCalls):
     def Allocate(
         cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, *, comm: CommunicatorHandle
     ) -> AwaitableCall[Self]:
-        """Make a window of new memory of zeros (MPI_Win_allocate, section 12.2.2); all ranks of `comm` call it.
+        """Make a window of new memory of zeros (MPI_Win_allocate, section 12.2.2); all ranks of `comm` make this call.
 
         Ranks of one host with the native core access this memory without its owner, also while the owner computes.
 
@@ -255,7 +255,7 @@ class Win(WindowCalls):
     def Fetch_and_op(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0, op: Op = SUM
     ) -> Request[None]:
-        """Combine an element with an element of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
+        """Combine an element with an element of another rank, and fetch the other rank's old value (MPI_Fetch_and_op).
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
@@ -280,7 +280,7 @@ class Win(WindowCalls):
     def Compare_and_swap(
         self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0
     ) -> Request[None]:
-        """Replace an element of another rank if it equals `compare`, and fetch its old value (MPI_Compare_and_swap).
+        """Replace another rank's element if the element equals `compare`; fetch its old value (MPI_Compare_and_swap).
 
         Args:
             origin: a buffer specification of the data to write or combine; for `Get`, of the memory to read into.
@@ -374,7 +374,7 @@ class Win(WindowCalls):
         return AwaitableCall(self._usable("Wait").epochs.wait())
 
     def Test(self) -> bool:
-        """If `Wait` would return at once, do what it does and return True; otherwise return False (MPI_Win_test)."""
+        """Do what `Wait` does and return True if `Wait` would return at once; otherwise return False (MPI_Win_test)."""
         return self._usable("Test").epochs.test()
 
     def Lock(self, rank: int, lock_type: int = LOCK_EXCLUSIVE, assertion: int = 0) -> AwaitableCall[None]:
@@ -386,8 +386,8 @@ class Win(WindowCalls):
             assertion: MODE_NOCHECK is not checked: the call takes the lock as without it.
 
         Returns:
-            A request that is complete when this rank holds the lock. If its await is cancelled or exceeds its time
-            limit, this rank does not take the lock later.
+            A request that is complete when this rank holds the lock. If the await of the request is cancelled or
+            exceeds its time limit, this rank does not take the lock later.
 
         Raises:
             WindowError: awaiting it: an epoch for `rank` is open, or another task of this process waits for the same
@@ -462,7 +462,7 @@ class Win(WindowCalls):
         return AwaitableCall(self._flush("Flush_all", None, local=False))
 
     def Flush_local(self, rank: int) -> AwaitableCall[None]:
-        """Complete the accesses to the memory of a rank at this end: buffers may be used again (MPI_Win_flush_local).
+        """Complete, at this end only, the accesses to a rank's memory: buffers may be used again (MPI_Win_flush_local).
 
         Args:
             rank: rank whose lock is held.
@@ -470,7 +470,7 @@ class Win(WindowCalls):
         return AwaitableCall(self._flush("Flush_local", rank, local=True))
 
     def Flush_local_all(self) -> AwaitableCall[None]:
-        """Complete all accesses at this end (MPI_Win_flush_local_all)."""
+        """Complete all accesses at this end only (MPI_Win_flush_local_all)."""
         return AwaitableCall(self._flush("Flush_local_all", None, local=True))
 
     def Sync(self) -> None:

@@ -171,8 +171,8 @@ class Pair:
         """Try to cancel a message (section 3.7.4).
 
         Returns:
-            False if it is too late. Otherwise the pair calls `cancelled` or `not_cancelled` of the `PairUser`: at once
-            if no packet of the message has been sent, else when the other side has answered.
+            False if it is too late. If it is not too late, the pair calls `cancelled` or `not_cancelled` of the
+            `PairUser`: at once if no packet of the message has been sent, else when the other side has answered.
         """
         if message.phase is Phase.QUEUED:
             self._queue.remove(message)

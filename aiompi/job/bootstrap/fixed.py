@@ -38,7 +38,7 @@ _PAUSE: Final = 0.1
 
 
 class Fixed(ProcessManager):
-    """A process manager without a store. It cannot end the processes of the job: each rank ends when the agent ends.
+    """A process manager without a store, which cannot end the processes of a job: each rank ends when the agent ends.
 
     Attributes:
         host: name or address of the machine of rank 0.

@@ -125,7 +125,7 @@ def _level(rank: int) -> int:
 def listen(settings: Settings, ports: Sequence[int]) -> socket.socket:
     """Return a socket that listens on the first of these ports that is free.
 
-    It listens on the address of the setting `bind`, or else on the first address of `interface`, or else on all
+    The socket listens on the address of the setting `bind`, or else on the first address of `interface`, or else on all
     addresses.
 
     Raises:

@@ -1,8 +1,8 @@
 """The text protocol PMI-1, which MPICH's Hydra speaks, and Slurm with `srun --mpi=pmi2`.
 
-Each command is a line of the form `cmd=put kvsname=K key=NAME value=TEXT`, and so is each answer. They pass through an
-inherited socket, whose descriptor is PMI_FD. With `mpiexec -pmi-port` they pass through a connection to the address
-PMI_PORT instead, and this process identifies itself by PMI_ID.
+Each command is a line of the form `cmd=put kvsname=K key=NAME value=TEXT`, and so is each answer. Commands and answers
+pass through an inherited socket, whose descriptor is PMI_FD. With `mpiexec -pmi-port` they pass through a connection to
+the address PMI_PORT instead, and this process sends its PMI_ID to identify itself.
 """
 
 from __future__ import annotations

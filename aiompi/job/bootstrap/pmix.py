@@ -114,7 +114,7 @@ class PMIx(Store):
 
 
 def _libraries(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the libraries to try, best first: first libraries beside the program that has started this process."""
+    """Yield the libraries to try, best first: those beside the program that has started this process come first."""
     programs = [f"/proc/{os.getppid()}/exe", *(shutil.which(name, path=environ.get("PATH")) for name in _STARTERS)]
     homes = [environ.get("PMIX_PREFIX"), *(Path(program).resolve().parent.parent for program in programs if program)]
     for home in dict.fromkeys(map(str, filter(None, homes))):

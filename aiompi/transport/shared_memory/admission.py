@@ -1,8 +1,8 @@
 """Permission for other ranks on this host to copy from and to this rank's memory, where Yama requires a permission.
 
-Yama is a security module of Linux. With `ptrace_scope` 1, Yama lets a process access the memory of its descendants. It
-also lets a process access the memory of any process that has named the accessing process or one of its ancestors. So a
-rank names its agent, which is an ancestor of all ranks that the agent has started. No wider permission is given.
+Yama is a security module of Linux. With `ptrace_scope` 1, Yama lets a process access the memory of its descendants.
+Yama also lets a process access the memory of any process that has named the accessing process or one of its ancestors.
+So a rank names its agent, which is an ancestor of all ranks that the agent has started. No wider permission is given.
 """
 
 from __future__ import annotations

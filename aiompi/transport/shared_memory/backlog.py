@@ -19,7 +19,7 @@ class Backlog(deque[Outgoing]):
     """The frames of one link that wait for room, in the order in which they were sent.
 
     Args:
-        copying: True if the rest of a short frame is copied, which completes its send at once.
+        copying: True if the queue copies the rest of a short frame, so that its send is complete at once.
 
     Attributes:
         unread: the frames without payload among them; see `aiompi.transport.unread`.

@@ -137,7 +137,7 @@ class Sharing:
         return self._given
 
     def receive(self) -> bool:
-        """Receive the slots of the peer, if they are there (see `receive_slots`); return False if the peer has closed.
+        """Receive the slots of the peer if it has sent them (see `receive_slots`); return False if the peer has closed.
 
         Raises:
             RemoteProtocolError: the received data describe no slots, or the peer has handed over slots before.

@@ -40,8 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of aiompi-launch.
 
     Args:
-        argv: arguments; None for the arguments of this process. If it is None, the process runs only the launcher, and
-            this call ends the process.
+        argv: arguments; None for the arguments of this process. With None, the process runs only the launcher, and this
+            call ends the process.
 
     Returns:
         The exit code.

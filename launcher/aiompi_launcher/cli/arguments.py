@@ -13,8 +13,8 @@ _LAST = ("-m", "-c", "-", "--")
 class Arguments(argparse.ArgumentParser):
     """A parser for a section of the command line. No option can be abbreviated.
 
-    `parse_args` stops at the first word that is neither an option nor the value of an option. It stores the remaining
-    words in the namespace as `command`, which begins with -m or -c if Python is to run a module or code.
+    `parse_args` stops at the first word that is neither an option nor the value of an option. The parser stores the
+    remaining words in the namespace as `command`, which begins with -m or -c if Python is to run a module or code.
     """
 
     def __init__(self, **options: Any) -> None:

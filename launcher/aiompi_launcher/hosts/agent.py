@@ -356,7 +356,7 @@ class Agent:
         self._channel.send(messages.ConnectionClosed(link.rank, error))
 
     def on_stranger(self, address: str, error: str) -> None:
-        """Do nothing: the process at the other end has died early, and its death is reported anyway."""
+        """Do nothing: the other end has died early, and the agent reports the end of every process anyway."""
 
     def on_shortage(self) -> None:
         text = "no descriptors are left for the connections of ranks: raise their limit (ulimit -n)"

@@ -1,7 +1,7 @@
 """A channel of messages over two descriptors, which notices the end of the other side.
 
-Both ends send pings from time to time. A silent end may have died, or may only be busy. So the channel asks the kernel;
-if the kernel does not know, the channel waits longer.
+Both ends send pings from time to time. A silent end may have died, or may only be busy. If no data arrives, the channel
+asks the kernel whether the other end has died; if the kernel does not know, the channel waits longer.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class RemoteServer(Rendezvous):
         ]
 
     def _start_connecting(self) -> asyncio.Task[None]:
-        """Connect the hosts directly after DONE (section 2.3.8): hosts of other clients do not wait for our ranks."""
+        """Connect the hosts right after DONE (section 2.3.8), as hosts of other clients do not wait for our ranks."""
         if self._connecting is None:
             self._connecting = asyncio.create_task(self._connect_hosts())
             self._connecting.add_done_callback(self._connected)

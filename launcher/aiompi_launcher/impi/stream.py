@@ -40,8 +40,8 @@ class PacketStream:
     Args:
         sock: connected; the stream closes it.
         splitter: splits the data into packets.
-        on_end: called once when the connection has ended or failed, or invalid data has arrived. It is called with the
-            error, or with None for an end between two packets.
+        on_end: called once when the connection has ended or failed, or invalid data has arrived. The argument is the
+            error, or None if the connection has ended between two packets.
         shared: memory that is shared with the peer.
 
     Attributes:
@@ -140,7 +140,7 @@ class PacketStream:
         self._read_on()
 
     def _read_on(self) -> None:
-        """Schedule a read of data that is already decrypted: for such data the socket does not become readable."""
+        """Schedule a read if data is already decrypted: for such data the socket does not become readable."""
         if self._decrypted is not None and self._decrypted():
             self._loop.call_soon(self._readable)
 

@@ -88,11 +88,11 @@ class Publish(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """Action: all ranks of the job have finalized or left; call `fenced` once the rest of the world has, too."""
+    """Action: all ranks of this job have finalized or left; call `fenced` once all ranks of the world have."""
 
 
 class Blame(NamedTuple):
-    """Action: tell the user why the job ends; `rank` is the culprit, or None if no rank is."""
+    """Action: tell the user why the job ends; `rank` is the rank at fault, None if no rank is at fault."""
 
     rank: int | None
     text: str

@@ -1,8 +1,8 @@
 """Failures of ranks: the culprit, and the consequences.
 
-The first sign of a failure makes its rank the culprit. The job ends once the exit status of this rank is known and its
-connection has ended, or at the latest after SETTLE. If the job survives failures, each failed rank is a loss: the other
-ranks and the user are told, and the job goes on.
+The first sign of a failure makes its rank the culprit. The job ends once the exit status of the culprit is known and
+the culprit's connection has ended, or at the latest after SETTLE. If the job survives failures, each failed rank is a
+loss: the other ranks and the user are told, and the job goes on.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Failures:
         self.suspect(rank)
 
     def _incomplete(self, rank: Rank) -> bool:
-        """Return True if the exit status or the end of the connection is still to come; either may give the cause."""
+        """Return True if the exit status or the end of the connection is still to come: either may show the cause."""
         return self._job.spawned and (rank.connected or rank.status is None)
 
     def _lose(self, rank: Rank) -> None:

@@ -1,12 +1,12 @@
 """The members of an open job, as a state table: events in, actions out, no I/O, no clock.
 
 A member is in a world, or waits for a world (it has sent Assemble), or neither. A member in a world is expected to ask
-for the next world. A world is formed
+for the next world. A world is formed in two cases:
 
-- from all waiting members, as soon as no member is in a world any more, if enough members wait;
-- otherwise, when the time limit of a member is over, from the waiting members that do not want a larger world. If these
-  waiting members are too few, the call of the member whose time is over fails. So a member delays the others at most
-  for their time limits.
+- No member is in a world any more, and enough members wait: the world has all waiting members.
+- The time limit of a waiting member is over: the world has the waiting members that do not want a larger world. If
+  these waiting members are too few, the call of the member whose time is over fails. So a member delays the others at
+  most for their time limits.
 
 A world is outdated when one of its members has ended, or when another member asks for a world. Each member of the world
 is told once. Each world has its own table, `aiompi_launcher.job.table`, with the states of its ranks.
@@ -45,7 +45,7 @@ class Form:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lose:
-    """Action: a world loses a member. A world that has not started is given up, and its members ask for another one.
+    """Action: a world loses a member. If the world has not started, its members give it up and ask for another one.
 
     Attributes:
         generation: of the world.
@@ -74,7 +74,7 @@ class _Member:
         outdated: True if the member has been told that its world is outdated.
         wants: the world for which the member waits; None if it does not wait.
         asked: number of the member's last call of `assemble`.
-        timer: timer that ends the member's wait in that call; None if the wait has no time limit.
+        timer: timer that ends the wait of the last call of `assemble`; None if this wait has no time limit.
     """
 
     def __init__(self, card: control.MemberCard, enter: control.Enter) -> None:
@@ -202,7 +202,7 @@ class Members:
                 self._give_up(number, call)
 
     def _give_up(self, number: int, call: int) -> None:
-        """End the wait of a member: it gets a world without the members that want a larger one, or an error."""
+        """End the wait of a member: it gets a world without the members that want a larger world, or else an error."""
         member = self._members.get(number)
         if member is None or member.wants is None or member.wants.number != call:
             return
@@ -285,7 +285,7 @@ class Members:
         return [member for member in self._members.values() if member.wants is not None]
 
     def _content(self) -> list[_Member]:
-        """Return the largest set of waiting members that all accept a world of the size of this set."""
+        """Return the largest set of waiting members whose size is enough for each of them."""
         content = self._waiting()
         while content and (size := len(content)) < self._needed(content):
             satisfied = [member for member in content if member.wants is not None and member.wants.at_least <= size]

@@ -37,7 +37,7 @@ _BEHIND: Final = 2**20
 
 
 class _World:
-    """One world. Its ranks are members of the job; each has a separate connection for this world.
+    """One world. The ranks of a world are members of the job; each member has a separate connection for this world.
 
     Args:
         form: generation and members of the world.

@@ -31,7 +31,7 @@ class Spawner:
         self._loop.add_reader(lifeline, self._gone)
 
     def tell(self, job: bytes, cause: str, rank: int | None = None) -> None:
-        """Tell why a rank has failed, or why the job has failed with all its ranks.
+        """Tell the spawning process why a rank has failed, or why the job has failed with all its ranks.
 
         Args:
             job: id of the job.

@@ -123,14 +123,14 @@ class Rank:
         status: exit status of the process, negative for a signal; None while the process runs.
         card: its business card.
         error: why the launcher has closed its connection, or why the rank ends.
-        last_line: last line on standard error of the process; "" while the process runs, and if it has succeeded.
+        last_line: last line on standard error of the process; "" if the process still runs or has succeeded.
         reported: True if the other ranks of a surviving job have been told of the failure of this rank.
         expelled: True if the job has excluded the rank although its process may be alive.
         revocations: number of communicators that the rank has revoked.
-        obituaries: bytes of the rank's reports of failures in jobs that it has spawned.
+        obituaries: total bytes of the rank's reports of failures in jobs that the rank has spawned.
         location: where it runs.
-        looked: number of the last control.LookRequest that the rank has answered, and the look, or None if the look
-            could not be read.
+        looked: (number of the last control.LookRequest that the rank has answered, the look in this answer); the look
+            is None if it could not be read.
     """
 
     def __init__(self, number: int) -> None:
@@ -186,7 +186,7 @@ class JobState:
         fencing: True once all ranks have finalized or left.
         signum: signal that the launcher got, 0 for none.
         code: exit code of the launcher.
-        lost_code: exit code for the first survived failure; it becomes the exit code if no rank is left.
+        lost_code: exit code for the first failure that the job survives; the launcher exits with it if no rank is left.
     """
 
     def __init__(

@@ -254,7 +254,7 @@ class Supervisor:
         self._user_signals.add(signum)
 
     def _pass_on(self) -> None:
-        """Send the ranks all pending signals, lowest first as the kernel does; the loop gets them in any order."""
+        """Send all pending signals to the ranks, lowest first like the kernel; the loop reports them in any order."""
         for signum in sorted(self._user_signals):
             self._processes.signal(signum, None)
         self._user_signals.clear()

@@ -6,15 +6,15 @@ Each rank has a state of the control protocol, and separately an exit status onc
     RUNNING --Finalize--> FINALIZING --fence--> FINALIZED          RUNNING, FINALIZING --Leave--> LEFT
     JOINED, CARDED, RUNNING --end of the connection--> LOST                   LOST --the job goes on--> FAILED
 
-A rank that has finalized or left may join again. Such a rank waits until all ranks have joined again; then the ranks
-are a new world.
+A rank that has finalized or left may join again. It then waits until all ranks have joined again, and the ranks are a
+new world.
 
 The world of a job may be larger than the job; its other ranks then belong to other IMPI clients. The launcher exchanges
 cards with these clients (Publish, then `introduce`). The fence waits for their ranks, too (Fence, then `fenced`).
 
 The job runs until every rank has ended successfully, or until the first rank fails. The first sign of a failure makes
-its rank the culprit. The job ends once the exit status of this rank is known and its connection has ended, or at the
-latest after SETTLE. Failures of other ranks before the end count as consequences.
+its rank the culprit. The job ends once the exit status of the culprit is known and the culprit's connection has ended,
+or at the latest after SETTLE. Failures of other ranks before the end count as consequences.
 
 If the job survives failures, a rank that fails after all have joined is only reported to the other ranks (Failed). The
 job then runs until every rank has ended.
@@ -86,7 +86,7 @@ class Job(JobState):
         }
 
     def enrol(self, world: World) -> None:
-        """Set the world of the ranks. Once a rank is started, the new world must keep the numbers of the ranks."""
+        """Set the world of the ranks. Once a rank has started, the new world must keep the numbers of the ranks."""
         self.world = world
         self.id = world.job or self.id
         self.traffic.resize(world.size)

@@ -230,7 +230,7 @@ class Link:
             self.drop(f"broke the control protocol: {error}" if self._joined else str(error))
 
     def _read(self) -> bytes | None:
-        """Return the data of the rank after the hello; empty at its end, None if no data has come."""
+        """Return data of the rank that follows the hello; empty at the end of the stream, None if no data has come."""
         try:
             self._greeted = self._greeted or self._greeter.advance()
             return self._socket.recv(_READ) if self._greeted else None

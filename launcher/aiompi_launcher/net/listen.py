@@ -38,7 +38,7 @@ def rethrow(task: asyncio.Task[Any]) -> None:
 
 
 class StrangerReports:
-    """Reports dropped connections of strangers: prints a few in each period, and then the number of the others.
+    """Reports dropped connections of strangers: in each period, prints the first few, and then how many others came.
 
     Args:
         say: prints a line.
@@ -110,10 +110,11 @@ def source_of(peer: Any) -> str:
 class AcceptLoop:
     """Accepts connections, and limits the newcomers at a time. At most three quarters of `limit` may be of one source.
 
-    Further connections wait, in one queue per source. If too many wait, or no descriptors are left, the loop closes the
-    last connection of the longest queue. The loop drops a newcomer if a connection needs its place, or if no
-    descriptors are left and no connection waits. It drops the oldest newcomer that has sent nothing for _SILENT
-    seconds, or else the oldest newcomer if that has had _BEGUN seconds.
+    Further connections wait, in one queue per source. If too many connections wait, or no descriptors are left, the
+    loop closes the last connection of the longest queue. If a waiting connection needs the place of a newcomer, or if
+    no descriptors are left and no connection waits, the loop drops a newcomer. The loop drops the oldest newcomer that
+    has sent nothing for _SILENT seconds. If there is none, it drops the oldest newcomer, provided that this has had
+    _BEGUN seconds.
 
     Args:
         listener: a listening socket; `close` closes it.

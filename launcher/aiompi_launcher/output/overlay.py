@@ -51,7 +51,7 @@ def rendered(width: int, *parts: Any, plain: bool = False) -> list[str]:
 class Overlay:
     """Draws lines below the output of a job (protocol `aiompi_launcher.output.streams.Drawing`).
 
-    The cursor stays at the end of the output, also in the middle of a line, where the user may type.
+    The cursor stays at the end of the output, where the user may type, even if the output ends in the middle of a line.
 
     Args:
         sink: of the output that goes to the terminal.

@@ -2,9 +2,9 @@
 
     pipe of a rank -> Source (cuts into lines, tags them) -> Sink (the launcher's own stdout or stderr)
 
-A line of more than MAX_LINE bytes is forwarded in pieces. Until this line ends, or its rank pauses for HOLD seconds,
-the output of other sources waits. A source whose sink is full is not read. So its rank blocks in write, as it would
-without a launcher.
+A line of more than MAX_LINE bytes is forwarded in pieces. Until such a line ends, or the rank that writes it pauses for
+HOLD seconds, the output of other sources waits. A source whose sink is full is not read. So its rank blocks in write,
+as it would without a launcher.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Sink:
             gone.
 
     Attributes:
-        holder: the source whose long line the other sources wait for; None if they do not wait.
+        holder: the source that is forwarding a long line, for whose end other sources wait; None if no source is.
         unfinished: the owner of the incomplete line at the end of the output; None if the output ends with a whole
             line.
         drawing: the drawing below the output; None for no drawing.
@@ -225,7 +225,7 @@ class Source:
     def catch_up(self) -> None:
         """Forward the output that the rank has written so far, even if the sink is full.
 
-        This reads at most the capacity of a pipe, because a process may still be writing.
+        The call reads at most the capacity of a pipe, because a process may still be writing.
         """
         for _ in range(_MOST_IN_PIPE // _READ):
             if not self._read():

@@ -90,8 +90,8 @@ class ForkServer:
 def fork() -> ForkServer | Rank:
     """Fork this process, before it has threads or more than its standard descriptors.
 
-    So the fork server need not start Python or repeat the imports of this process. The fork server can import the
-    modules of ranks while this process does other work.
+    The fork server therefore need not start Python or repeat the imports of this process. The fork server can import
+    the modules of ranks while this process does other work.
 
     Returns:
         The fork server; in each rank the rank, which the caller runs.

@@ -3,10 +3,10 @@
 Each message on its socket starts a rank. The message has the three standard descriptors of the rank, and its `Order`.
 The answer is the process id of the rank, or minus an errno.
 
-The process imports the modules of every rank, once for all ranks. These modules have no state of their own: no
-generator of random numbers, no thread and no descriptor (so NumPy is not among them). A program may have a module of
-its own with the name of one of these modules. Then the rank executes Python again, so that the program finds its own
-module.
+The process imports the modules of every rank, once for all ranks. The imported modules keep no state: no generator of
+random numbers, no thread and no descriptor (so NumPy is not among them). A program may have a module of its own with
+the name of one of these modules. If the program has such a module, the rank executes Python again, so that the program
+finds its own module.
 """
 
 from __future__ import annotations

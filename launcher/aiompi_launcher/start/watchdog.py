@@ -29,8 +29,8 @@ class Watchdog:
 
     Args:
         directory: of the job, which the watchdog deletes.
-        marker: `NAME=VALUE` in the environment of every process of the job. By the marker the watchdog finds processes
-            that were started just before the launcher died.
+        marker: `NAME=VALUE` in the environment of every process of the job. The watchdog uses the marker to find
+            processes that were started just before the launcher died.
     """
 
     def __init__(self, directory: str, marker: str) -> None:
@@ -108,7 +108,7 @@ def _watch(pipe: int, directory: str, marker: bytes) -> None:
 def _detach(pipe: int) -> None:
     """Leave the terminal and the files of the launcher.
 
-    Otherwise the watchdog would keep the launcher's pipes and sockets open after the launcher has ended.
+    Without this call the watchdog would keep the launcher's pipes and sockets open after the launcher has ended.
     """
     os.closerange(3, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
@@ -156,7 +156,7 @@ def signal_group(pgid: int, signum: int) -> bool:
 
 
 def living(groups: Iterable[int]) -> set[int]:
-    """Return the process groups with a member that is not a zombie: containers may not reap orphans."""
+    """Return the process groups with a member that is not a zombie: in a container, zombies may remain."""
     candidates = {pgid for pgid in groups if signal_group(pgid, 0)}
     if not candidates or not os.path.exists("/proc/self"):  # /proc is not mounted
         return candidates

@@ -1,4 +1,4 @@
-"""`Live` shows a job: as the table of `--top`, and through a socket to other launchers (`--attach`)."""
+"""`Live` shows a job in two ways: as the table of `--top`, and through a socket to other launchers (`--attach`)."""
 
 from __future__ import annotations
 

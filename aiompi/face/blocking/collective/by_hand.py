@@ -79,7 +79,7 @@ class Collectives(BufferCollectives, NonblockingCollectives, ObjectCollectives, 
 class NeighborhoodCollectives(NeighborhoodForms):
     """The neighborhood collectives of a communicator with a topology.
 
-    Received blocks are in the order of `inedges`, blocks to send in the order of `outedges`. Blocks for PROC_NULL,
+    Received blocks are in the order of `inedges`. Blocks to send are in the order of `outedges`. Blocks for PROC_NULL,
     beyond the border of a grid, are not touched; objects from PROC_NULL are None. Along a periodic dimension, an object
     for the next process arrives there as the object from the previous process, even if both are the same process.
     """

@@ -71,7 +71,7 @@ class Comm(
 
     @classmethod
     def _denote(cls, denoted: Communicator) -> Self:
-        """Return a handle of the class for this kind of communicator if that derives from `cls`, otherwise of `cls`."""
+        """Return a handle of `cls`, or of the class for this kind of communicator if that class derives from `cls`."""
         kind = Intercomm if denoted.remote is not None else _ARRANGED[type(denoted.topology)]
         return cast(Self, (kind if issubclass(kind, cls) else cls)()._hold(denoted))
 
@@ -284,7 +284,7 @@ def _from_group(
     info: Info,
     errhandler: Errhandler | None,
 ) -> C:
-    """Return the communicator of this face for the core that a constructor makes of a group."""
+    """Return a communicator of this face for the result of a constructor that takes a group."""
     call = f"{kind.__name__}.{constructor.__name__.capitalize()}"
     check_running_loop(call, f"await aiompi.{call}(...)")
     process.check_thread()

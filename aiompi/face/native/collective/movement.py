@@ -102,8 +102,8 @@ class MovingCollectives(Handle):
 
         Args:
             sendbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
-                count is the number of items for a rank, a displacement is the position of the first of them, in items.
-                Blocks may overlap.
+                count is the number of items for a rank, and a displacement is the position of the first of these items,
+                in items. Blocks may overlap.
             recvbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root leaves its block
                 where it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
@@ -169,7 +169,8 @@ class MovingCollectives(Handle):
         Args:
             sendbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root.
             recvbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
-                count is the number of items from a rank, a displacement is the position of the first of them, in items.
+                count is the number of items from a rank, and a displacement is the position of the first of these
+                items, in items.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 

@@ -14,11 +14,12 @@ from aiompi.typing import BufSpec, BufSpecB, BufSpecV, BufSpecW
 class NeighborhoodCollectives(NeighborhoodForms):
     """The collectives between neighbours in a topology.
 
-    What is received is in the order of `inedges`, and what is sent to several neighbours in the order of `outedges`.
+    Received blocks and objects are in the order of `inedges`. Blocks and objects for different neighbours are sent in
+    the order of `outedges`.
 
-    Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from there are None. Along a periodic
-    dimension, a block that is sent to the next process arrives there as the block from the previous process. This holds
-    even if the next and the previous process are the same.
+    Blocks for PROC_NULL, beyond the border of a grid, are not touched; objects from PROC_NULL are None. Along a
+    periodic dimension, a block that is sent to the next process arrives there as the block from the previous process.
+    This holds even if the next and the previous process are the same.
     """
 
     __slots__ = ()

@@ -241,7 +241,7 @@ class ObjectCollectives(Handle):
         return AwaitableCall(objects.allreduce(self._admitted, self._codec, sendobj, op, algorithm=algorithm))
 
     def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> AwaitableCall[T]:
-        """Combine the objects of the ranks up to and including this one in rank order (section 4.11).
+        """Combine the objects of the ranks up to and including this rank in rank order (section 4.11).
 
         Args:
             sendobj: any object that can be pickled.
@@ -269,7 +269,7 @@ class ObjectCollectives(Handle):
     def exscan(
         self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None
     ) -> AwaitableCall[T | MaybeNone]:
-        """Combine the objects of the ranks below this one in rank order (MPI-2).
+        """Combine the objects of the ranks below this rank in rank order (MPI-2).
 
         Args:
             sendobj: any object that can be pickled.

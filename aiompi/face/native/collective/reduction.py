@@ -93,8 +93,8 @@ class CombiningCollectives(Handle):
 
         Args:
             sendbuf: (sum(recvcounts),) items, or IN_PLACE if they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items. With IN_PLACE it holds the items for all ranks, and the result replaces
-                the first items.
+            recvbuf: (recvcounts[rank],) items. With IN_PLACE, `recvbuf` holds the items for all ranks, and the result
+                replaces the first items.
             recvcounts: number of items for each rank; None on all ranks if each rank gets as many items as its
                 `recvbuf` has.
             op: operation, defined for the datatype.
@@ -129,8 +129,8 @@ class CombiningCollectives(Handle):
         Args:
             sendbuf: (size, count) items, C order, or IN_PLACE if they are in `recvbuf`. A count in this specification,
                 or in `recvbuf`, is the count of one block.
-            recvbuf: (count,) items. With IN_PLACE it holds the items of all blocks, and the result replaces the first
-                items.
+            recvbuf: (count,) items. With IN_PLACE, `recvbuf` holds the items of all blocks, and the result replaces the
+                first items.
             op: operation, defined for the datatype.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
 
@@ -157,7 +157,7 @@ class CombiningCollectives(Handle):
     def Scan(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
     ) -> AwaitableCall[None]:
-        """Combine the buffers of the ranks up to and including this one, element by element (section 4.11).
+        """Combine the buffers of the ranks up to and including this rank, element by element (section 4.11).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
@@ -188,7 +188,7 @@ class CombiningCollectives(Handle):
     def Exscan(
         self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM, *, algorithm: str | None = None
     ) -> AwaitableCall[None]:
-        """Combine the buffers of the ranks below this one element by element (MPI-2).
+        """Combine the buffers of the ranks below this rank, element by element (MPI-2).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.

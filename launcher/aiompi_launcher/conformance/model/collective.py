@@ -82,7 +82,7 @@ class Endpoints:
         return sorted(range(1, self.count), key=lambda v: (v + self.shift) % self.count)
 
     def children(self, v: int, tree: Callable[[int, int], list[int]]) -> list[int]:
-        """Return the relative numbers of an endpoint's children; if linear, all others are children of the root."""
+        """Return the relative numbers of an endpoint's children; if linear, the root is the parent of all."""
         if self.linear:
             return [] if v else self.others()
         return tree(v, self.count)
@@ -291,7 +291,7 @@ async def scatterv(comm: Comm, blocks: Sequence[bytes], size: int, root: int) ->
 
 
 async def _size_of(comm: Comm, rank: int, size: int) -> int:
-    """Return the block length that `rank` of this client expects, by which the master cuts its message (I4.15-4)."""
+    """Return the length of the block for `rank` of this client; the master needs it to cut its message (I4.15-4)."""
     for other in comm.locals[comm.number(comm.rank)]:
         if rank == comm.rank and other != rank:
             comm.tell(other, tags.SCATTERV, size.to_bytes(8))

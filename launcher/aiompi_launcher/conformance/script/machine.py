@@ -82,8 +82,8 @@ class Mpi(Protocol):
     """An MPI implementation, as the machine sees it.
 
     For each call in `calls.CALLS` there is a coroutine method, whose name is in the call's signature. The method takes
-    the parameters that the call reads. It returns the value that the call writes, or a tuple if the call writes
-    several.
+    the parameters that the call reads. The method returns the value that the call writes, or a tuple if the call writes
+    several values.
     """
 
     def constant(self, name: str) -> Any:

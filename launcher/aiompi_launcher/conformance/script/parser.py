@@ -194,7 +194,7 @@ class _Parser(TokenReader):
         return Assign(target, value, token.place)
 
     def _increment(self) -> Assign | Call:
-        """Parse the third part of `for`. Only here `i++` is allowed; the first sample of the document uses it."""
+        """Parse the third part of `for`. Only this part may be `i++`, as in the first sample of the document."""
         name = self._name()
         if self._at("("):
             return self._call(name, None)

@@ -57,8 +57,8 @@ class Tool:
         limits: how long tests wait.
 
     Attributes:
-        token: secret that each request must contain. It is needed even on loopback, because other users of the machine
-            can connect.
+        token: secret that each request must contain. Even on loopback a secret is needed, because other users of the
+            machine can connect.
     """
 
     def __init__(self, address: str, scripts: Path, limits: Limits = PATIENT) -> None:

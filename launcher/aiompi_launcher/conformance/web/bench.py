@@ -1,4 +1,4 @@
-"""State behind the page: it runs one job at a time, and sends all events to every open page."""
+"""The state behind the page, which runs one job at a time, and sends all events to every open page."""
 
 from __future__ import annotations
 
