@@ -43,7 +43,8 @@ class Channel:
 async def connect(sock: socket.socket, rank: int) -> AsyncIterator[Channel]:
     """Connect at an address that rank 0 sends."""
     if rank:
-        comm = await connect_to(sock.makefile().readline().strip())
+        with sock.makefile() as lines:
+            comm = await connect_to(lines.readline().strip())
         yield Channel(comm)
         await comm.close()
         return

@@ -30,8 +30,8 @@ def main(module: str, *inherited: str) -> None:
     works: Works = {"bind": _bind, **importlib.import_module(module).WORKS}
     if inherited:
         data, control = (socket.socket(fileno=int(descriptor)) for descriptor in inherited)
-        with data, control:
-            _follow(works, data, control.makefile("rw"))
+        with data, control, control.makefile("rw") as leader:
+            _follow(works, data, leader)
     else:
         with contextlib.ExitStack() as processes:
             _lead(module, works, processes)

@@ -58,7 +58,8 @@ async def connect(sock: socket.socket, rank: int) -> AsyncIterator[Channel]:
             way.bind(address)
             sock.sendall(address.encode() + b"\n")
         else:
-            way.connect(sock.makefile().readline().strip())
+            with sock.makefile() as lines:
+                way.connect(lines.readline().strip())
         yield Channel(way)
 
 

@@ -57,7 +57,9 @@ class Redises:
 def _server(sock: socket.socket, rank: int) -> Iterator[str]:
     """Return a context in which rank 0 runs a server without persistence; both ranks get the path of its socket."""
     if rank:
-        yield sock.makefile().readline().strip()
+        with sock.makefile() as lines:
+            path = lines.readline().strip()
+        yield path
         return
     with tempfile.TemporaryDirectory() as directory:
         path = str(Path(directory) / "redis")
