@@ -1,4 +1,4 @@
-"""One rank of a run of files of mpi4py's test suite: runs its tests, and writes how each one ended.
+"""One rank of a run of files of mpi4py's test suite: runs their tests, and writes after each file how they ended.
 
 usage: suite_worker.py SECONDS EVERY FOLDER_OF_TESTS MODULE,... RESULTS [GLOB_LEFT_OUT ...]
 """
@@ -13,6 +13,7 @@ import json
 import sys
 import traceback
 import unittest
+import unittest.mock
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -70,44 +71,70 @@ def thin(every: int) -> None:
     arrays.loop = lambda *args: itertools.islice(loop(*args), next(turns) % every, None, every)
 
 
-#: classes whose tests make datatypes of all basic types and all arguments, and their tests with thousands of them
+def thin_messages(every: int) -> None:
+    """Let test_msgspec go through each form of a buffer with one pair of a type and a length of so many."""
+    tests: Any = importlib.import_module("test_msgspec")
+    turns = itertools.count()
+
+    def thinned(check: Any) -> Any:
+        return lambda self, test: check(self, lambda *args: test(*args) if next(turns) % every == 0 else None)
+
+    for kind in (tests.BaseTestMessageSimpleArray, tests.BaseTestMessageVectorArray):
+        kind.check = thinned(kind.check)
+
+
+#: modules whose tests make datatypes of all basic types, with the name of their list, and tests that make thousands
 DATATYPES: Final = {
-    "test_util_dtlib.TestUtilDTLib": (".testStruct1", ".testStruct2"),
-    "test_datatype.TestDatatypeCreate": (".testDarray", ".testSubarray", ".testVector", ".testHvector"),
-    "test_datatype.TestDatatypePickle": (".testDarray", ".testSubarray", ".testVector", ".testHvector"),
+    "test_util_dtlib": ("typecodes", "testStruct1", "testStruct2", "testStruct5"),
+    "test_datatype": (
+        "datatypes",
+        "testDarray",
+        "testSubarray",
+        "testVector",
+        "testHvector",
+        "testStruct",
+        "testResized",
+    ),
 }
 
 
-def thin_datatypes(name: str, every: int) -> None:
-    """Let the tests of a class that make thousands of datatypes check one of so many."""
-    module, _, kind = name.partition(".")
-    tests: Any = getattr(importlib.import_module(module), kind)
-    check, turns = tests.check, itertools.count()
+def thin_datatypes(name: str) -> None:
+    """Let tests that make thousands of datatypes make them of one basic type of each size and extent."""
+    from mpi4py import MPI
 
-    def check_some(test: Any, *args: Any) -> None:
-        if not test.id().endswith(DATATYPES[name]) or next(turns) % every == 0:
-            check(test, *args)
+    module: Any = importlib.import_module(name)
+    known, *heavy = DATATYPES[name]
 
-    tests.check = check_some
+    def size(basic: Any) -> tuple[int, int]:
+        datatype = MPI.Datatype.fromcode(basic) if isinstance(basic, str) else basic
+        return datatype.size, datatype.extent
+
+    few = list({size(basic): basic for basic in getattr(module, known)}.values())
+    for kind in vars(module).values():
+        if isinstance(kind, type) and issubclass(kind, unittest.TestCase):
+            for test in filter(lambda test: hasattr(kind, test), heavy):
+                setattr(kind, test, unittest.mock.patch.object(module, known, few)(getattr(kind, test)))
 
 
 def main(limit: float, every: int, folder: str, modules: str, results: str, left_out: list[str]) -> None:
     faulthandler.dump_traceback_later(limit, exit=True)
     sys.path.insert(0, folder)
-    thin(every)
     sys.argv = [str(Path(folder, "main.py"))]
-    for name in DATATYPES:
-        if name.partition(".")[0] in modules.split(","):
-            thin_datatypes(name, every)
-    load = unittest.defaultTestLoader.loadTestsFromModule
-    tests = [load(importlib.import_module(module)) for module in modules.split(",")]
-    chosen = [case for case in cases(tests) if not any(fnmatch.fnmatchcase(case.id(), glob) for glob in left_out)]
-    outcomes = Outcomes()
-    unittest.TestSuite(chosen).run(outcomes)
-    from mpi4py import MPI
+    thin(every)
+    for name in modules.split(","):
+        module = importlib.import_module(name)
+        if every > 1 and name == "test_msgspec":
+            thin_messages(every)
+        if every > 1 and name in DATATYPES:
+            thin_datatypes(name)
+        tests = cases(unittest.defaultTestLoader.loadTestsFromModule(module))
+        chosen = [case for case in tests if not any(fnmatch.fnmatchcase(case.id(), glob) for glob in left_out)]
+        outcomes = Outcomes()
+        unittest.TestSuite(chosen).run(outcomes)
+        from mpi4py import MPI
 
-    path = Path(results, f"{MPI.COMM_WORLD.Get_rank()}.json")
-    path.write_text(json.dumps(outcomes.outcomes), encoding="utf-8")
+        path = Path(results, f"{name}.{MPI.COMM_WORLD.Get_rank()}.json")
+        path.write_text(json.dumps(outcomes.outcomes), encoding="utf-8")
 
 
 if __name__ == "__main__":
