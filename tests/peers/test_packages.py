@@ -39,7 +39,7 @@ CLIENT = f"""
 import sys
 from distributed import Client
 with Client(scheduler_file=sys.argv[1]) as client:
-    client.wait_for_workers(2, timeout={LIMIT})
+    client.wait_for_workers(1, timeout={LIMIT})
     print(client.submit(sum, [1, 2]).result())
     client.shutdown()
 """
@@ -75,12 +75,11 @@ def test_a_real_mpi_program_in_a_rank(site: Site, job: Callable[[int], Contender
         assert sorted(result.lines) == sorted(2 * [f"{line} {mpich}" for line in expected])
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_maybempi_sees_the_job(site: Site, size: int) -> None:
+def test_maybempi_sees_the_job(site: Site) -> None:
     """It imports mpi4py only if a launcher's variables tell it to."""
     program = site.program(MAYBEMPI.format(path=str(unpacked("maybempi", "0.1.2") / "src")))
-    job = site.launch("--mpi4py", "-n", str(size), program).finish()
-    assert (job.err, job.lines) == ("", [f"{rank} {size} {rank}" for rank in range(size)])
+    job = site.launch("--mpi4py", "-n", "2", program).finish()
+    assert (job.err, job.lines) == ("", ["0 2 0", "1 2 1"])
 
 
 def test_dask_mpi_broadcasts_inside_its_event_loop(site: Site) -> None:
@@ -93,11 +92,11 @@ def test_dask_mpi_broadcasts_inside_its_event_loop(site: Site) -> None:
 
 
 def test_command_of_dask_mpi(site: Site) -> None:
-    """Rank 0 is the scheduler of dask, and the others are workers."""
+    """Rank 0 is the scheduler of dask, and the other one is a worker."""
     path = {"PYTHONPATH": os.pathsep.join([*ROOTS, str(unpacked("dask_mpi", "2026.3.0"))])}
     file = str(site.directory / "scheduler.json")
     options = ("--scheduler-file", file, "--no-dashboard", "--worker-class", "distributed.Worker")
-    job = site.launch("--mpi4py", "-n", "3", "-m", "dask_mpi.cli", *options, env=path)
+    job = site.launch("--mpi4py", "-n", "2", "-m", "dask_mpi.cli", *options, env=path)
     client = site.start(sys.executable, "-c", CLIENT, file).finish()
     assert (client.code, client.out) == (0, "3\n"), client.err
     assert job.finish().code == 0
