@@ -60,6 +60,7 @@ print(json.dumps({
     "environ": sorted(os.environ),
     "umask": os.umask(0),
     "main": sys.modules["__main__"].__dict__ is globals(),
+    "forked": "aiompi.MPI" in sys.modules,
 }))
 '''
 
@@ -70,12 +71,22 @@ APP = PythonProgram((sys.executable,), ("app.py",))
 FORKED = "open('/proc/self/cmdline').read().endswith(chr(0) * 2)"
 
 
-def facts(result) -> list[object]:
-    """What the ranks have found, in their order."""
+def facts(launch, directory: Path, *words: str, forked: list[bool], **options) -> list[object]:
+    """What the ranks of a job have found, in their order, and which of them must be forked."""
+    result = launch(*words, cwd=directory, input="text", **options)
     # With PYTHONDEVMODE asyncio tells of each step of the launcher that takes a tenth of a second on a busy machine.
     told = re.sub(r"(?m)^Executing <.*> took [0-9.]+ seconds\n", "", result.stderr)
     assert (result.returncode, told) == (0, "")
-    return sorted(map(json.loads, result.stdout.splitlines()), key=lambda found: found["rank"])
+    lines = (result.stdout + "".join(path.read_text() for path in directory.glob("out/rank.*"))).splitlines()
+    found = sorted(map(json.loads, lines), key=lambda each: int(each["rank"]))
+    assert [each.pop("forked") for each in found] == forked
+    return found
+
+
+def sections(*lines: str) -> list[str]:
+    """A command line of programs that get the same arguments."""
+    words = [[":", *line.replace("CODE", "\0").split(" "), "a", "b"] for line in lines]
+    return [WHAT_CODE if word == "\0" else word for line in words for word in line][1:]
 
 
 @pytest.fixture
@@ -92,75 +103,51 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
+#: how a program is named for which the launcher's own fork server suffices
+WAYS = [
+    *("what.py", "sub/../link.py", "-m what", "-m sub.what", "-m sub", "python -c CODE"),
+    *("python ./sub/../sub", "python archive", "python what.pyc", "python compiled"),
+]
+OPTIONS = f"-n 2 {sys.executable} -uBO -W ignore -Xdev -bb what.py"
+
+
 @pytest.mark.parametrize(
-    ("program", "words", "env"),
+    ("lines", "env"),
     [
-        ("what.py", [], {}),
-        ("sub/../link.py", [], {}),
-        ("what.py", [], {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "latin-1"}),
-        ("what.py", [], {"PYTHONDEVMODE": "1", "PYTHONIOENCODING": ":replace"}),
-        ("what.py", ["--mpi4py"], {"PYTHONPATH": "sub"}),
-        ("what.py", ["python"], {}),
-        ("./sub/../sub", ["python"], {}),
-        ("archive", ["python"], {}),
-        ("what.pyc", ["python"], {}),
-        ("compiled", ["python"], {}),
-        ("what.py", [sys.executable, "-uB", "-W", "ignore", "-Xdev", "-bb"], {}),
-        ("what", ["python", "-O", "-m"], {}),
-        (WHAT_CODE, ["python", "-X", "utf8=0", "-c"], {}),
+        ([*WAYS, OPTIONS], {}),
+        (
+            ["--mpi4py what.py"],
+            {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "latin-1", "PYTHONPATH": os.pathsep.join(["sub", *ROOTS])},
+        ),
+        (["--output-dir out --wdir sub what.py"], {"PYTHONDEVMODE": "1", "PYTHONIOENCODING": ":replace"}),
     ],
+    ids=["named in many ways", "unbuffered", "with files for output"],
 )
-def test_a_program_finds_what_it_finds_in_a_python_of_its_own(
-    launch, directory: Path, program: str, words: list[str], env
-):
-    options = {"env": env, "cwd": directory, "input": "text"}
-    found = facts(launch("-n", "2", *words, program, "a", "b", **options))
-    assert found == facts(launch("--no-prefork", "-n", "2", *words, program, "a", "b", **options))
-    assert len(found) == 2
+def test_a_program_finds_what_it_finds_in_a_python_of_its_own(launch, directory: Path, lines: list[str], env):
+    words, size = sections(*lines), len(lines) + (OPTIONS in lines)
+    found = facts(launch, directory, *words, forked=[True] * size, env=env)
+    assert found == facts(launch, directory, "--no-prefork", *words, forked=[False] * size, env=env)
+    places = {each["cwd"] for each in found}
+    assert places == {str(directory / "sub" if "--wdir" in words else directory)}
 
 
 AGENTS = ("--starter", "local", "--hosts", "a,b")
 
 
-@pytest.mark.parametrize(
-    ("forked", "words", "env"),
-    [
-        (True, ["what.py"], {}),
-        (True, ["python", "-m", "sub.what"], {"PYTHONUNBUFFERED": "1", "LC_ALL": "C"}),
-        (True, ["python", "archive"], {}),
-        (False, ["python", "-bb", "what.py"], {}),
-        (False, ["--env", "LC_ALL=C", "what.py"], {}),
-        (False, ["--no-prefork", "what.py"], {}),
-    ],
-)
-def test_a_rank_of_an_agent_finds_what_it_finds_in_a_python_of_its_own(
-    launch, directory: Path, forked: bool, words: list[str], env
-):
+def test_a_rank_of_an_agent_finds_what_it_finds_in_a_python_of_its_own(launch, directory: Path):
     """An agent forks itself before it knows the program. Then ps shows the program nevertheless."""
-    (directory / "asks.py").write_text("import sys\nprint('aiompi.MPI' in sys.modules)")
-    options = {"env": env, "cwd": directory, "input": "text"}
-    if forked:
-        found = facts(launch(*AGENTS, *words, "a", "b", **options))
-        assert found == facts(launch(*AGENTS, "--no-prefork", *words, "a", "b", **options))
-    if "what.py" in words:
-        asked = launch(*AGENTS, *(word.replace("what", "asks") for word in words), **options)
-        assert asked.stdout == f"{forked}\n" * 2
+    # The second host has the last two.
+    words = sections(
+        "what.py", "python -m sub.what", "--env LC_ALL=POSIX what.py", "python archive", "python -bb what.py"
+    )
+    agents, env = ("--starter", "local", "--hosts", "a:3,b:2"), {"PYTHONUNBUFFERED": "1", "LC_ALL": "C"}
+    found = facts(launch, directory, *agents, *words, forked=[True, True, False, True, False], env=env)
+    assert found == facts(launch, directory, *agents, "--no-prefork", *words, forked=[False] * 5, env=env)
 
 
-def test_a_program_finds_its_working_directory_and_files_for_its_output(launch, directory: Path):
-    found = []
-    for prefork in ([], ["--no-prefork"]):
-        words = [*prefork, "--output-dir", str(directory / "out"), "--wdir", str(directory), "what.py", "a"]
-        assert launch("-n", "2", *words).stderr == ""
-        found.append([(directory / f"out/rank.{rank}.{name}").read_text() for rank in "01" for name in ("out", "err")])
-    assert found[0] == found[1]
-    assert json.loads(found[0][0])["cwd"] == str(directory)
-
-
-@pytest.mark.parametrize("module", ["what", "sub.what", "sub"])
-def test_a_module_finds_what_it_finds_in_a_python_of_its_own(launch, directory: Path, module: str):
-    forked, executed = (facts(launch("-n", size, "-m", module, "a", cwd=directory)) for size in "21")
-    assert [forked[0]] == executed
+def test_an_agent_that_cannot_fork_any_of_its_ranks(launch, directory: Path):
+    """It ends its fork server."""
+    facts(launch, directory, *AGENTS, "python", "-bb", "what.py", forked=[False] * 2)
 
 
 def test_ranks_are_children_of_the_launcher_and_their_server_is_gone(launch, tmp_path: Path, wait_until):
@@ -187,15 +174,30 @@ def children(pid: int) -> set[int]:
     return {child for child, parent in parents.items() if parent == pid}
 
 
-def test_code_lies_at_the_same_addresses_and_numbers_are_random(launch, tmp_path: Path):
-    program = tmp_path / "app.py"
-    program.write_text(
+def test_ranks_of_several_programs(launch, tmp_path: Path):
+    """Code lies at the same addresses, numbers are random, objects are torn down, and one rank reads the input."""
+    (tmp_path / "app.py").write_text(
         "import random, numpy\n"
         "code = next(line for line in open('/proc/self/maps') if ' r-xp ' in line and 'python' in line)\n"
         "print(code.split('-')[0], random.random(), numpy.random.random(), flush=True)\n"
     )
-    found = [line.split() for line in launch("-n", "3", str(program)).stdout.splitlines()]
-    assert [len(set(column)) for column in zip(*found, strict=True)] == [1, 3, 3]
+    # A file that is left open is complete. Modules that a rank has imported before are not torn down.
+    (tmp_path / "last.py").write_text(
+        "import json, os, sys\n"
+        "class Last:\n"
+        "    def __del__(self): print('gone', json.dumps is not None)\n"
+        "last, file = Last(), open(os.environ['AIOMPI_RANK'], 'w')\n"
+        "file.write('text')\n"
+    )
+    (tmp_path / "reads.py").write_text(f"import sys\nprint([sys.stdin.read(), {FORKED}])")
+    words = ["-n", "2", "reads.py", ":", "true", ":", "last.py", ":", "-n", "3", "app.py"]
+    result = launch("--stdin", "1", "--tag-output", *words, input="hello\n", cwd=tmp_path)
+    first, second, last, *lines = sorted(result.stdout.splitlines())
+    assert (first, second) == ("[0] ['', True]", r"[1] ['hello\n', True]")
+    assert (last, (tmp_path / "3").read_text()) == ("[3] gone True", "text")
+    columns = zip(*map(str.split, lines), strict=True)
+    assert [len(set(column)) for column in columns] == [3, 1, 3, 3]
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 HOOK = """
@@ -212,140 +214,133 @@ raise ValueError
 """
 
 
-#: program -> what is told of its end; an agent passes on what any program writes, so that some do
+#: program -> its status, and what is told of its end
 BAD_ENDS = [
-    ("def function():\n    raise ValueError('told')\n\nfunction()", "ValueError: told"),
-    ("try:\n    1 / 0\nexcept Exception as error:\n    raise ValueError('told') from error", "ValueError: told"),
-    ("raise ExceptionGroup('all', [KeyError('one'), KeyError('two')])", "KeyError: 'two'"),
-    ("import broken", "SyntaxError: '(' was never closed"),
-    ("print(", "SyntaxError: '(' was never closed"),
-    ("raise KeyboardInterrupt", "KeyboardInterrupt"),
-    (HOOK, "hook 1 1 1"),
-    ("import sys; sys.exit(3)", "exited with status 3"),
-    ("import sys; sys.exit('told')", "told"),
-    ("import os; os._exit(4)", "exited with status 4"),
-    ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "was killed by signal 9 (SIGKILL)"),
+    ("def function():\n    raise ValueError('told')\n\nfunction()", 1, "ValueError: told"),
+    ("try:\n    1 / 0\nexcept Exception as error:\n    raise ValueError('told') from error", 1, "ValueError: told"),
+    ("raise ExceptionGroup('all', [KeyError('one'), KeyError('two')])", 1, "KeyError: 'two'"),
+    ("import broken", 1, "SyntaxError: '(' was never closed"),
+    ("print(", 1, "SyntaxError: '(' was never closed"),
+    ("raise KeyboardInterrupt", -signal.SIGINT, "KeyboardInterrupt"),
+    (HOOK, 1, "hook 1 1 1"),
+    ("import sys; sys.exit(3)", 3, ""),
+    ("import sys; sys.exit('told')", 1, "told"),
+    ("import os; os._exit(4)", 4, ""),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, ""),
 ]
 
 
-@pytest.mark.parametrize(
-    ("hosts", "text", "ending"),
-    [*(((), *end) for end in BAD_ENDS), *((AGENTS, *end) for end in BAD_ENDS[::9])],
-)
-def test_bad_ends_are_told_as_those_of_a_python_of_its_own(launch, tmp_path: Path, text: str, ending: str, hosts):
-    (tmp_path / "app.py").write_text(text)
+def test_bad_ends_are_those_of_a_python_of_its_own(tmp_path: Path, wait_until):
     (tmp_path / "broken.py").write_text("print(")
-    options = [
-        *hosts,
-        "-n",
-        "2",
-        "--output-dir",
-        str(tmp_path / "out"),
-    ]  # so that the launcher repeats stderr, of one rank
-    forked, executed = (launch(*options, *words, "app.py", cwd=tmp_path) for words in ([], ["--no-prefork"]))
-    assert forked.returncode == executed.returncode
+    paths = [tmp_path / f"app{number}.py" for number in range(len(BAD_ENDS))]
+    server = execute_server(APP, directory=None, environ={"PYTHONPATH": os.pathsep.join(ROOTS)})
+    with adopting(), open(os.devnull, "r+b") as null:
+        ranks = []
+        for path, (text, _, _) in zip(paths, BAD_ENDS, strict=True):
+            path.write_text(text)
+            with path.with_suffix(".err").open("wb") as file:
+                command = PythonProgram((sys.executable,), (str(path),))
+                ranks.append(server.start(order(command), [null.fileno(), null.fileno(), file.fileno()], {}))
+        server.close()
+    for path, rank, (text, status, ending) in zip(paths, ranks, BAD_ENDS, strict=True):
+        wait_until(lambda rank=rank: rank.poll() is not None, f"the end of {text}")
+        own = subprocess.run([sys.executable, path], check=False, stderr=subprocess.PIPE, timeout=LIMIT)
+        assert (rank.poll(), path.with_suffix(".err").read_bytes()) == (own.returncode, own.stderr), text
+        assert own.returncode == status
+        assert ending in own.stderr.decode()
+        rank.release()
+
+
+@pytest.mark.parametrize("hosts", [(), AGENTS], ids=["launcher", "agents"])
+def test_bad_ends_are_told_as_those_of_a_python_of_its_own(launch, tmp_path: Path, hosts):
+    """So are the errors that the launcher repeats because they are in a file."""
+    (tmp_path / "app.py").write_text(BAD_ENDS[0][0])
+    words = [*hosts, "-n", "2", "--output-dir", "out", "app.py"]
+    forked, executed = (launch(*prefork, *words, cwd=tmp_path) for prefork in ([], ["--no-prefork"]))
+    assert forked.returncode == executed.returncode == 1
     messages = [re.sub("rank [01]( on [ab])?", "rank N", result.stderr) for result in (forked, executed)]
     assert messages[0] == messages[1]
-    assert ending in messages[0]
-
-
-def test_modules_that_cannot_be_run(launch, directory: Path):
-    assert "ImportError: no module named 'sub.none' that" in launch("-n", "2", "-m", "sub.none", cwd=directory).stderr
-    (directory / "sub" / "__init__.py").write_text("import missing")
-    assert "No module named 'missing'" in launch("-n", "2", "-m", "sub.what", cwd=directory).stderr
+    assert "ValueError: told" in messages[0]
 
 
 @pytest.mark.parametrize(
-    ("forked", "words", "env"),
+    ("env", "lines"),
     [
-        (True, ["-n", "2", "app.py"], {}),
-        (True, ["-n", "2", "-m", "app"], {"PYTHONHASHSEED": "0"}),
-        (True, ["-n", "2", "--env", "A=1", "app.py"], {}),
-        (True, ["-n", "2", "--env", "LC_ALL=C", "--wdir", ".", "app.py"], {}),
-        (True, ["-n", "2", "--mpi4py", "-m", "app"], {}),
-        (True, ["-n", "2", sys.executable, "app.py"], {}),
-        (True, ["-n", "2", "python", "-W", "ignore", "-m", "app"], {}),
-        (False, ["--no-prefork", "-n", "2", "app.py"], {}),
-        (False, ["-n", "2", "python", "-I", "app.py"], {}),
-        (False, ["-n", "2", "env", "python", "app.py"], {}),
-        (True, ["app.py", ":", "app.py"], {}),
-        (False, ["python", "-u", "app.py", ":", "python", "-B", "app.py"], {}),
-        (False, ["-n", "2", "--env", "PYTHONHASHSEED=0", "app.py"], {}),
-        (False, ["-n", "2", "-x", "PYTHONHASHSEED", "app.py"], {"PYTHONHASHSEED": "0"}),
-        (False, ["-n", "2", "--mpi4py", "-x", "PYTHONPATH=", "-m", "app"], {}),
-        (False, ["-n", "2", "app.py"], {"PYTHONSAFEPATH": "1"}),
+        (
+            {},
+            {
+                "--env A=1 app.py": True,
+                "-n 2 --env TZ=XYZ0 --env AIOMPI_CORE=pure --wdir . app.py": True,
+                "python -u app.py": False,
+                "-n 2 python -I app.py": False,
+                "env python app.py": False,
+                "-n 2 --env PYTHONHASHSEED=0 app.py": False,
+            },
+        ),
+        ({"PYTHONHASHSEED": "0"}, {"-n 2 -m app": True, "-n 2 -x PYTHONHASHSEED app.py": False}),
+        ({"PYTHONSAFEPATH": "1"}, {"-n 2 app.py": False}),
     ],
+    ids=["no variables", "hash seed", "safe path"],
 )
-def test_which_ranks_are_forked(launch, tmp_path: Path, forked: bool, words: list[str], env):
-    (tmp_path / "app.py").write_text(f"import sys\nprint({FORKED}, sys.flags.hash_randomization)")
-    result = launch(*words, env=env, cwd=tmp_path)
-    randomized = int("PYTHONHASHSEED" not in " ".join([*words, *env]))
-    assert (result.stdout, result.stderr) == (f"{forked} {randomized}\n" * 2, "")
+def test_which_ranks_are_forked(launch, tmp_path: Path, env, lines: dict[str, bool]):
+    """A fork server of its own has the variables that are read at the start."""
+    (tmp_path / "app.py").write_text(f"""
+import os, sys, time
+core = "TZ" in os.environ and __import__("aiompi.core").core.form
+print(sys.argv[1:], {FORKED}, sys.flags.hash_randomization, core, time.tzname[0] == "XYZ")""")
+    words = [word for line in lines for word in (":", *line.split(), line)]
+    result = launch(*words[1:], env=env, cwd=tmp_path)
+    expected = []
+    for line, forked in lines.items():
+        randomized, own = int("HASHSEED" not in f"{line} {env}"), "TZ" in line
+        expected += [f"{[line]} {forked} {randomized} {'pure' if own else False} {own}"] * (1 + ("-n 2" in line))
+    assert (sorted(result.stdout.splitlines()), result.stderr) == (sorted(expected), "")
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "forked"),
-    [
-        ("pickle.py", "NAME = 'pickle'", False),
-        ("json/__init__.py", "NAME = 'json'", False),
-        ("cmd.py", "NAME = 'cmd'", True),
-        ("data.py", "NAME = 'data'", True),
-        ("email/notes.txt", "", True),
-    ],
-)
+#: file in the directory of a program, its text, whether the program's rank is forked
+USUAL_NAMES = [
+    ("pickle.py", "NAME = 'pickle'", False),
+    ("json/__init__.py", "NAME = 'json'", False),
+    ("cmd.py", "NAME = 'cmd'", True),
+    ("data.py", "NAME = 'data'", True),
+    ("email/notes.txt", "", True),
+]
+
+
 @UNMEASURED
-def test_modules_of_a_program_with_usual_names(launch, tmp_path: Path, path: str, text: str, forked: bool):
+def test_modules_of_a_program_with_usual_names(launch, tmp_path: Path):
     """They are found in place of modules that a rank would have imported before."""
-    (tmp_path / path).parent.mkdir(exist_ok=True)
-    (tmp_path / path).write_text(text)
-    name = path.partition("/")[0].partition(".")[0]
-    found = f"import {name}; print({name}.NAME == {name!r})" if text else "print(True)"
-    text = f"import sys\nprint('aiompi.MPI' in sys.modules)\n{found}"
-    for each in ("app.py", "__main__.py"):
-        (tmp_path / each).write_text(text)
-    with zipfile.ZipFile(tmp_path / "archive", "w") as archive:
-        archive.write(tmp_path / path, path)
-        archive.writestr("__main__.py", text)
-    ways = (["app.py"], ["-m", "app"], ["python", "-c", "import app"], ["python", "."], ["python", "archive"])
-    for words in ways if path in ("pickle.py", "cmd.py") else ways[:1]:
-        result = launch("-n", "2", *words, cwd=tmp_path)
-        assert (sorted(result.stdout.split()), result.stderr) == (sorted([str(forked), "True"] * 2), "")
-
-
-def test_variables_that_are_read_at_the_start(launch, tmp_path: Path):
-    (tmp_path / "app.py").write_text("import time, aiompi.core\nprint(aiompi.core.form, time.tzname[0])")
-    result = launch("-n", "2", "--env", "AIOMPI_CORE=pure", "--env", "TZ=XYZ0", "app.py", cwd=tmp_path)
-    assert (result.stdout, result.stderr) == ("pure XYZ\n" * 2, "")
-
-
-def test_objects_of_a_program_are_torn_down(launch, tmp_path: Path):
-    """So a file that is left open is complete. Modules that a rank has imported before are not torn down."""
-    (tmp_path / "app.py").write_text(
-        "import json, os, sys\n"
-        "class Last:\n"
-        "    def __del__(self): print('gone', json.dumps is not None)\n"
-        "last, file = Last(), open(os.environ['AIOMPI_RANK'], 'w')\n"
-        "file.write('text')\n"
+    words, expected = [], []
+    for path, text, forked in USUAL_NAMES:
+        name = path.partition("/")[0].partition(".")[0]
+        place = tmp_path / f"with_{name}"
+        (place / path).parent.mkdir(parents=True)
+        (place / path).write_text(text)
+        found = f"import {name}\nassert {name}.NAME == {name!r}" if text else ""
+        text = f"import os, sys\n{found}\nprint(os.getcwd(), sys.orig_argv[1:], 'aiompi.MPI' in sys.modules)"
+        for each in ("app.py", "__main__.py"):
+            (place / each).write_text(text)
+        with zipfile.ZipFile(place / "archive", "w") as archive:
+            archive.write(place / path, path)
+            archive.writestr("__main__.py", text)
+        ways = (["app.py"], ["-m", "app"], ["-c", "import app"], ["."], ["archive"])
+        for way in ways if name in ("pickle", "cmd") else ways[:1]:
+            words += [":", "--wdir", str(place), "python", *way]
+            expected.append(f"{place} {way} {forked}")
+    # Modules beside a program that is a directory are not found.
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "__main__.py").write_text(
+        "import sys, importlib.util as util\nprint(util.find_spec('beside'), 'aiompi.MPI' in sys.modules)"
     )
-    result = launch("-n", "2", "app.py", cwd=tmp_path)
-    assert (result.stdout, result.stderr) == ("gone True\n" * 2, "")
-    assert [(tmp_path / name).read_text() for name in "01"] == ["text"] * 2
+    for name in ("beside.py", "json.py"):
+        (tmp_path / name).touch()
+    result = launch(*words[1:], ":", "python", "app", cwd=tmp_path)
+    assert (sorted(result.stdout.splitlines()), result.stderr) == (sorted([*expected, "None True"]), "")
 
 
-def test_modules_beside_a_program_that_is_a_directory_are_not_found(launch, tmp_path: Path):
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "__main__.py").write_text(
-        f"import importlib.util\nprint(importlib.util.find_spec('beside'), {FORKED})"
-    )
-    (tmp_path / "beside.py").touch()
-    (tmp_path / "json.py").touch()
-    result = launch("-n", "2", "python", "app", cwd=tmp_path)
-    assert (result.stdout, result.stderr) == ("None True\n" * 2, "")
-
-
-@pytest.mark.parametrize("hosts", [(), AGENTS])
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_descriptors_that_the_launcher_lacks_are_open_in_its_ranks(launch, tmp_path: Path, hosts, closed: str):
+@pytest.mark.parametrize("hosts", [(), AGENTS], ids=["launcher", "agents"])
+def test_descriptors_that_the_launcher_lacks_are_open_in_its_ranks(tmp_path: Path, hosts):
     (tmp_path / "app.py").write_text(
         "import os, sys\n"
         "for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):\n"
@@ -353,7 +348,7 @@ def test_descriptors_that_the_launcher_lacks_are_open_in_its_ranks(launch, tmp_p
         f"open(os.environ['AIOMPI_RANK'], 'w').write(str({FORKED}))\n"
     )
     words = [sys.executable, "-m", "aiompi_launcher", *hosts, "-n", "2", "app.py"]
-    command = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
+    command = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *words]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(ROOTS)}
     subprocess.run(command, cwd=tmp_path, env=env, timeout=LIMIT, capture_output=True, check=True)
     assert [(tmp_path / name).read_text() for name in "01"] == ["True"] * 2
@@ -371,20 +366,6 @@ def test_what_is_imported_before_the_fork_has_no_state():
         "assert not {'numpy', 'random', 'secrets', 'uuid', 'tempfile', 'logging.handlers'} & sys.modules.keys()\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=LIMIT)
-
-
-@pytest.mark.parametrize(("name", "texts"), [("0", ["hello\n", ""]), ("1", ["", "hello\n"]), ("none", ["", ""])])
-def test_standard_input_is_for_one_rank(launch, tmp_path: Path, name: str, texts: list[str]):
-    (tmp_path / "app.py").write_text(f"import sys\nprint([sys.stdin.read(), {FORKED}])")
-    result = launch("-n", "2", "--stdin", name, "--tag-output", "app.py", input="hello\n", cwd=tmp_path)
-    assert sorted(result.stdout.splitlines()) == [f"[{rank}] {[text, True]}" for rank, text in enumerate(texts)]
-
-
-def test_several_programs(launch, tmp_path: Path):
-    for name in "ab":
-        (tmp_path / f"{name}.py").write_text(f"import os\nprint(__file__[-4:], os.environ['AIOMPI_RANK'], {FORKED})")
-    result = launch("-n", "2", "a.py", ":", "true", ":", "-n", "2", "b.py", cwd=tmp_path)
-    assert sorted(result.stdout.splitlines()) == ["a.py 0 True", "a.py 1 True", "b.py 3 True", "b.py 4 True"]
 
 
 def test_what_is_missing_is_told_once(launch, tmp_path: Path):
@@ -414,13 +395,13 @@ def test_a_rank_that_cannot_be_forked(launch, tmp_path: Path, forks):
     env = forks("""
 def fork(count=[]):
     count.append(1)
-    if len(count) > 2:
+    if len(count) > 1:
         raise BlockingIOError(errno.EAGAIN, "not this text")
     return original()
 """)
     (tmp_path / "app.py").write_text("import time\ntime.sleep(100)")
-    result = launch("-n", "4", "app.py", env=env, cwd=tmp_path)
-    message = f"rank 2 cannot be started: {os.strerror(errno.EAGAIN)}"
+    result = launch("-n", "3", "app.py", env=env, cwd=tmp_path)
+    message = f"rank 1 cannot be started: {os.strerror(errno.EAGAIN)}"
     assert (result.returncode, result.stderr) == (126, f"aiompi-launch: {message}\n")
 
 
@@ -476,9 +457,8 @@ def test_ranks_are_told_of_whenever_they_end(tmp_path: Path, is_gone, wait_until
     assert (os.listdir("/proc/self/fd"), children(os.getpid())) == (before, others)
 
 
-@pytest.mark.parametrize("words", [["app.py"], ["-m", "app"]])
 @UNMEASURED
-def test_processes_and_objects_of_a_forked_rank(launch, tmp_path: Path, words: list[str]):
+def test_processes_and_objects_of_a_forked_rank(launch, tmp_path: Path):
     (tmp_path / "app.py").write_text(f"""
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
@@ -498,6 +478,6 @@ if __name__ == "__main__":
     other = comm.sendrecv(found[-1], dest=1 - comm.rank, source=1 - comm.rank)
     print(found, type(other) is Own, other)
 """)
-    result = launch("-n", "2", *words, cwd=tmp_path)
+    result = launch("app.py", ":", "-m", "app", cwd=tmp_path)
     assert result.stderr == ""
     assert sorted(result.stdout.splitlines()) == ["[True, None, 0, 0] True 2", "[True, None, 2, 2] True 0"]
