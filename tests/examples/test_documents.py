@@ -25,6 +25,7 @@ from aiompi.coll.registry import COLLECTIVES
 from aiompi_launcher import cli, spec
 from aiompi_launcher.conformance import cli as conformance
 from support import kernels, pages
+from support.cases import cases
 from support.jobs import Site
 from support.pages import DOCUMENTS, PAGES, ROOT, name_of, rows, text_of
 
@@ -34,29 +35,9 @@ REFERENCE = ROOT / "docs/pages/reference"
 CODE = ROOT / "docs/pages/explanation/code.md"
 #: programs in `sh` blocks that others have made
 OTHERS = {
-    "cd",
-    "git",
-    "mkdocs",
-    "pytest",
-    "python3",
-    "curl",
-    "kubectl",
-    "openssl",
-    "sbatch",
-    "srun",
-    "torchrun",
-    "pre-commit",
-    "ruff",
-    "mypy",
-    ".",
-    ".ci/run",
-    ".ci/coverage",
-    "mpirun",
-    "mpiexec",
-    "dask-mpi",
-    "export",
-}
-SOURCES = {".py", ".pyx", ".pxi"}
+    "cd", "git", "mkdocs", "pytest", "python3", "curl", "kubectl", "openssl", "sbatch", "srun", "torchrun",
+    "pre-commit", "ruff", "mypy", ".", ".ci/run", ".ci/coverage", "mpirun", "mpiexec", "dask-mpi", "export",
+}  # fmt: skip
 #: words of other programs and libraries, and of MPI, in which documents are free
 FOREIGN = {"memcpy", "malloc", "marshal", "multiprocessing", "_multiprocessing", "aplus", "hvector", "gc", "freeze"} | {
     "ziglang",
@@ -112,8 +93,8 @@ def test_commands(site: Site, path: Path, number: int) -> None:
     path_of_tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = {
         "PATH": path_of_tools,
-        "PYTEST_ADDOPTS": "-p aiompi.testing -p no:cacheprovider -p no:faker"
-        " -W ignore::pytest.PytestDeprecationWarning",
+        "PYTEST_ADDOPTS": "-p aiompi.testing -p no:cacheprovider",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # other plugins would take half of the time of each process
     }
     if path.name == "dask.md":
         environ["PYTHONWARNINGS"] = "ignore"  # Dask warns when another program has the port of its dashboard
@@ -138,7 +119,7 @@ def test_cells_of_a_notebook(path: Path) -> None:
     assert printed == "".join(text for _, text in pages.blocks(path, "text"))
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+@cases("path", DOCUMENTS)
 def test_commands_that_are_not_run_are_possible(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extras = tomllib.loads(text_of(ROOT / "pyproject.toml"))["project"]["optional-dependencies"]
     for words in filter(None, pages.shell_lines(path)):
@@ -166,13 +147,9 @@ def accepted(main: Any, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -
     assert ended.value.code == 0
 
 
-def test_names_are_there() -> None:
+@cases("path", DOCUMENTS)
+def test_names_are_there(path: Path) -> None:
     """Documents mention only modules, names of the package, paths and settings that exist."""
-    for path in DOCUMENTS:
-        check_names(path)
-
-
-def check_names(path: Path) -> None:
     text = re.sub(r"^```python\n.*?^```$", "", text_of(path), flags=re.MULTILINE | re.DOTALL)
     assert [name for name in re.findall(r"`(aiompi(?:\.\w+)+)(?:\([^`]*\))?`", text) if not is_there(name)] == []
     paths = re.findall(r"`((?:aiompi|launcher|tests|examples|docs)/[\w./-]*)`", text)
@@ -182,13 +159,9 @@ def check_names(path: Path) -> None:
     assert options <= options_of_the_launcher() | {"--help"}
 
 
-def test_identifiers_are_in_the_code() -> None:
+@cases("path", PAGES)
+def test_identifiers_are_in_the_code(path: Path) -> None:
     """Every word of an identifier in backticks is in the code, or in a program of the page itself."""
-    for path in PAGES:
-        check_identifiers(path)
-
-
-def check_identifiers(path: Path) -> None:
     text = text_of(path)
     prose = re.sub(r"^```\w+\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     identifiers = re.findall(r"`([A-Za-z_]\w*(?:\.\w+)*)(?:\([^`]*\))?`", prose)
@@ -198,20 +171,10 @@ def check_identifiers(path: Path) -> None:
 
 @functools.cache
 def words_of_the_code() -> set[str]:
-    files = [
-        path
-        for name in ("aiompi", "launcher", "examples")
-        for path in (ROOT / name).rglob("*.p[yx]*")
-        if path.suffix != ".pyc"
-    ]
+    found = (path for name in ("aiompi", "launcher", "examples") for path in (ROOT / name).rglob("*.p[yx]*"))
+    files = [path for path in found if path.suffix != ".pyc"]
     names = {path.stem for path in files} | known_variables()
     return names.union(*(re.findall(r"\w+", text_of(path)) for path in files))
-
-
-def test_every_package_is_in_the_picture_of_the_layers() -> None:
-    words = set(re.findall(r"\w+", text_of(IMAGES / "layers.svg")))
-    packages = {path.parent.name for path in (ROOT / "aiompi").glob("*/__init__.py")}
-    assert packages <= words
 
 
 def is_there(name: str) -> bool:
@@ -236,6 +199,7 @@ def known_variables() -> set[str]:
     return {name.upper() for name in settings.Settings.__dataclass_fields__} | described
 
 
+@functools.cache
 def options_of_the_launcher() -> set[str]:
     with redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit):
         cli.parse(["--help"], "aiompi-launch")
@@ -267,15 +231,12 @@ def test_table_of_examples() -> None:
     assert sorted(listed) == sorted(f"examples/{path.name}" for path in (ROOT / "examples").glob("*.py"))
 
 
-def test_glossary_is_sorted_and_short() -> None:
+def test_glossary_is_sorted_and_short_and_its_terms_are_in_use() -> None:
     terms = [row[0].lower() for row in rows(ROOT / "docs/pages/explanation/glossary.md")]
     assert terms == sorted(terms)
     assert len(set(terms)) == len(terms) <= 25
-
-
-def test_terms_of_the_glossary_are_in_use() -> None:
     texts = " ".join(text_of(path) for path in DOCUMENTS if path.name != "glossary.md").lower()
-    words = [row[0].removesuffix(" (IMPI)").lower() for row in rows(ROOT / "docs/pages/explanation/glossary.md")]
+    words = [term.removesuffix(" (impi)") for term in terms]
     assert [word for word in words if not re.search(rf"\b{word}s?\b", texts)] == []
 
 
@@ -343,13 +304,12 @@ def test_the_page_of_the_code_names_functions_where_they_are() -> None:
     assert [path for path in re.findall(r"`((?:aiompi|launcher)/[\w./]+)`", text) if not (ROOT / path).exists()] == []
 
 
-def test_the_page_of_the_code_has_every_folder() -> None:
-    named = set(re.findall(r"`aiompi/(\w+)`", text_of(CODE).partition("## The folders")[2].partition("\n## ")[0]))
-    assert named == {path.parent.name for path in (ROOT / "aiompi").glob("*/__init__.py")}
-
-
 def test_folders_import_those_below_them_on_the_page_of_the_code() -> None:
+    """The page has every folder."""
     table = text_of(CODE).partition("## The folders")[2].partition("\n## ")[0]
+    folders = {path.parent.name for path in (ROOT / "aiompi").glob("*/__init__.py")}
+    assert set(re.findall(r"`aiompi/(\w+)`", table)) == folders
+    assert folders <= set(re.findall(r"\w+", text_of(IMAGES / "layers.svg"))), "the picture of the layers lacks some"
     rank = {
         name: number
         for number, row in enumerate(table.splitlines())
