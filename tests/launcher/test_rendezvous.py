@@ -54,13 +54,23 @@ def server(launch):
 
 
 @pytest.mark.spec("I2.2.1-2", "I2.2.1-6", "I2.2.2-2", "I2.3.7-3")
-@pytest.mark.parametrize("env", [KEY, NONE, KEY | NONE], ids=["key", "none", "both"])
-def test_server_and_client_in_two_processes(launch, server, rank, env: dict[str, str]):
-    running = server("1", env=env)
+def test_server_and_client_in_two_processes(launch, server, rank):
+    running = server("1")
     address = running.line()
     assert re.fullmatch(r"\d+\.\d+\.\d+\.\d+:\d+", address)
-    result = launch("--client", "0", address, "-n", "4", rank, *FULL, "3:print=done", env=env)
+    result = launch("--client", "0", address, "-n", "2", rank, *FULL, "1:print=done", env=KEY)
     assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
+    served = running.end()
+    assert (served.returncode, served.stdout, served.stderr) == (0, "", "")
+
+
+@pytest.mark.spec("I2.1-2", "I2.2.2-2")
+@pytest.mark.parametrize("env", [NONE, KEY | NONE], ids=["none", "both"])
+def test_a_host_name_in_place_of_the_number_and_a_weaker_method(launch, server, env: dict[str, str]):
+    running = server("1", env=env)
+    port = running.line().rpartition(":")[2]
+    result = launch("--client", "0", f"localhost:{port}", "true", env=env)
+    assert (result.returncode, result.stderr) == (0, "")
     served = running.end()
     assert (served.returncode, served.stdout) == (0, "")
     assert ("IMPI_AUTH_NONE" in served.stderr) is (env == NONE)
@@ -88,14 +98,6 @@ def test_an_ipv6_address(launch, server):
     assert running.end().returncode == 0
 
 
-@pytest.mark.spec("I2.1-2", "I2.2.2-2")
-def test_a_host_name_in_place_of_the_number(launch, server):
-    running = server("1")
-    port = running.line().rpartition(":")[2]
-    assert launch("--client", "0", f"localhost:{port}", "true", env=KEY).returncode == 0
-    assert running.end().returncode == 0
-
-
 def test_time_limits_of_a_server(launch, server):
     """A client that does not come is named, and both limits end the server."""
 
@@ -112,7 +114,7 @@ def test_time_limits_of_a_server(launch, server):
     assert "longer than 0.5 s (--timeout)" in result.stderr
 
 
-def test_a_flood_of_strangers(launch, server, rank):
+def test_a_flood_of_strangers(launch, server):
     """They keep no client out, need a limited number of descriptors, and get few lines on standard error."""
     began = time.monotonic()
     running = server("2")
@@ -139,9 +141,9 @@ def test_a_flood_of_strangers(launch, server, rank):
     thread = threading.Thread(target=flood)
     thread.start()
     try:
-        while count < 1000:
+        while count < 500:
             time.sleep(0.01)
-        clients = [launch.start("--client", str(n), address, rank, *FULL, env=KEY) for n in range(2)]
+        clients = [launch.start("--client", str(n), address, "true", env=KEY) for n in range(2)]
         assert [client.end().returncode for client in clients] == [0, 0]
     finally:
         ended.set()
@@ -155,54 +157,41 @@ def test_a_flood_of_strangers(launch, server, rank):
     assert len(result.stderr.splitlines()) < (listen._LINES + 1) * periods + 10
 
 
-@pytest.mark.spec("I2.3.3-21", "I2.3.3-22", "I2.3.3-23", "I2.3.3-24", "I2.3.3-25")
-def test_wrong_key_then_the_right_one(launch, server, rank):
+@pytest.mark.spec("I2.3.3-10", "I2.3.3-21", "I2.3.3-22", "I2.3.3-23", "I2.3.3-24", "I2.3.3-25")
+def test_no_common_method_and_a_wrong_key_then_the_right_one(launch, server):
     running = server("1")
     address = running.line()
-    wrong = launch("--client", "0", address, rank, "print=started", env={"IMPI_AUTH_KEY": "4294967295"})
+    unlike = launch("--client", "0", address, "echo", "started", env=NONE)
+    assert (unlike.returncode, unlike.stdout) == (1, "")
+    assert "accepts none of IMPI_AUTH_NONE" in unlike.stderr
+    assert "no common authentication method" in running.error_line()
+    wrong = launch("--client", "0", address, "echo", "started", env={"IMPI_AUTH_KEY": "4294967295"})
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert f"IMPI server {address}: " in wrong.stderr
     assert "wrong key" in wrong.stderr
-    assert launch("--client", "0", address, rank, *FULL, env=KEY).returncode == 0
+    assert launch("--client", "0", address, "true", env=KEY).returncode == 0
     result = running.end()
     assert result.returncode == 0
     assert "wrong key" in result.stderr
     assert not {"4294967295", KEY["IMPI_AUTH_KEY"]} & set(re.findall(r"\d+", result.stderr + wrong.stderr))
 
 
-@pytest.mark.spec("I2.3.3-10")
-def test_no_common_method(launch, server):
-    running = server("1", env=KEY)
-    result = launch("--client", "0", running.line(), "true", env=NONE)
-    assert result.returncode == 1
-    assert "accepts none of IMPI_AUTH_NONE" in result.stderr
-    assert "no common authentication method" in running.error_line()
-
-
-@pytest.mark.spec("I2.3.3-6")
-@pytest.mark.parametrize("line", [["--server", "1"], ["--client", "0", "127.0.0.1:1", "true"]])
-@pytest.mark.parametrize("env", [{}, {"IMPI_AUTH_KEY": ""}])
-def test_no_method_at_all(launch, line: list[str], env: dict[str, str]):
+@pytest.mark.spec("I2.3.3-5", "I2.3.3-6", "I2.3.3-13")
+@pytest.mark.parametrize(
+    ("line", "env", "message"),
+    [
+        (["--server", "1"], {"IMPI_AUTH_KEY": ""}, "no authentication method available"),
+        (["--server", "1", "--auth", "0"], KEY, "no authentication method available"),
+        (["--client", "0", "127.0.0.1:1", "true"], {}, "no authentication method available"),
+        (["--client", "0", "127.0.0.1:1", "true"], {"IMPI_AUTH_KEY": "secret"}, "IMPI_AUTH_KEY must be a decimal"),
+    ],
+    ids=["empty key", "preference that leaves none", "none", "no number"],
+)
+def test_no_method_at_all(launch, line: list[str], env: dict[str, str], message: str):
     result = launch(*line, env=env)
     assert (result.returncode, result.stdout) == (1, "")
-    assert "no authentication method available" in result.stderr
-
-
-@pytest.mark.spec("I2.3.3-5")
-@pytest.mark.parametrize("line", [["--server", "1"], ["--client", "0", "127.0.0.1:1", "true"]])
-@pytest.mark.parametrize("key", ["secret", str(2**64)])
-def test_a_key_that_is_no_number(launch, line: list[str], key: str):
-    result = launch(*line, env={"IMPI_AUTH_KEY": key})
-    assert (result.returncode, result.stdout) == (1, "")
-    assert "IMPI_AUTH_KEY" in result.stderr
-    assert key not in result.stderr
-
-
-@pytest.mark.spec("I2.3.3-13")
-def test_a_preference_that_leaves_no_method(launch):
-    result = launch("--server", "1", "--auth", "0", env=KEY)
-    assert result.returncode == 1
-    assert "no authentication method available" in result.stderr
+    assert message in result.stderr
+    assert "secret" not in result.stderr
 
 
 @pytest.mark.spec("I2.3.3-19")
@@ -233,7 +222,7 @@ def test_no_such_host(launch):
     assert "IMPI server no.such.host.invalid:1: " in result.stderr
 
 
-@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\xff" * 100, b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n", b"\xff" * 100], ids=["ssh", "noise"])
 def test_the_port_of_something_else(launch, answer: bytes):
     with socket.create_server(("127.0.0.1", 0)) as other:
         other.settimeout(LIMIT)
@@ -346,23 +335,12 @@ def test_a_server_killed_before_all_clients_are_there(launch, server):
 
 def test_a_server_killed_while_the_job_runs(launch, server, rank):
     running = server("1")
-    client = launch.start("--client", "0", running.line(), "-n", "2", rank, *FULL[:3], "print=up", "aborted", env=KEY)
-    assert [client.line(), client.line()] == ["up", "up"]
+    client = launch.start("--client", "0", running.line(), rank, *FULL[:3], "print=up", "aborted", env=KEY)
+    assert client.line() == "up"
     running.signal(signal.SIGKILL)
     result = client.end()
     assert result.returncode == 1
     assert "before the end of the job" in result.stderr
-
-
-@pytest.mark.spec("I2.3.7-4")
-@pytest.mark.parametrize("failure", ["exit=3", "kill=9"])
-def test_a_client_whose_job_fails(launch, server, rank, failure: str):
-    running = server("1")
-    result = launch("--client", "0", running.line(), "-n", "2", rank, *FULL[:3], f"1:{failure}", "pause", env=KEY)
-    assert result.returncode in (3, 137)
-    served = running.end()
-    assert served.returncode == 1
-    assert re.search(r"client 0 at 127\.0\.0\.1:\d+: the connection ended before FINI", served.stderr)
 
 
 @pytest.mark.spec("I2.3.7-4")
@@ -371,17 +349,18 @@ def test_a_killed_client(launch, server, rank):
     client = launch.start("--client", "0", running.line(), rank, *FULL[:3], "print=up", "pause", env=KEY)
     assert client.line() == "up"
     client.signal(signal.SIGKILL)
-    assert running.end().returncode == 1
+    served = running.end()
+    assert served.returncode == 1
+    assert re.search(r"client 0 at 127\.0\.0\.1:\d+: the connection ended before FINI", served.stderr)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_clients_are_missing(launch, server, signum: int):
+def test_a_signal_while_clients_are_missing(launch, server):
     running = server("2", "-v")
     client = launch.start("--client", "0", running.line(), "echo", "started", env=KEY)
     assert "client 0 has joined" in running.error_line()
-    client.signal(signum)
+    client.signal(signal.SIGINT)
     result = client.end()
-    assert (result.returncode, result.stdout) == (128 + signum, "")
+    assert (result.returncode, result.stdout) == (130, "")
     assert running.end().returncode == 1
 
 
@@ -399,13 +378,13 @@ def test_a_signal_to_the_server(launch, server):
 
 
 @pytest.mark.spec("I2.2.2-5")
-@pytest.mark.parametrize("client_rank", ["1", "31", "32"])
-def test_a_client_rank_that_does_not_exist(launch, server, client_rank: str):
+def test_a_client_rank_that_does_not_exist(launch, server):
     running = server("1")
-    result = launch("--client", client_rank, running.line(), "true", env=KEY)
-    assert result.returncode == 1
-    assert "rank" in result.stderr
-    assert running.process.poll() is None
+    address = running.line()
+    for client_rank in ("1", "32"):
+        result = launch("--client", client_rank, address, "true", env=KEY)
+        assert (result.returncode, "rank" in result.stderr) == (1, True), client_rank
+        assert running.process.poll() is None
 
 
 @pytest.mark.spec("I2.2.1-4")
@@ -417,24 +396,29 @@ def test_a_taken_port(launch):
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use" in result.stderr
 
 
-@pytest.mark.spec("I2.2.4-1", "I2.2.4-2")
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"GET / HTTP/1.0\r\n\r\n", command(AUTH, bytes(4)), struct.pack(">ii", AUTH, 2**31 - 1) + b"x" * 100_000],
-    ids=["silence", "http", "no method", "enormous"],
-)
-def test_strangers_do_not_disturb_the_job(launch, server, rank, data: bytes):
+STRANGERS = {
+    "http": b"GET / HTTP/1.0\r\n\r\n",
+    "no method": command(AUTH, bytes(4)),
+    "enormous": struct.pack(">ii", AUTH, 2**31 - 1) + b"x" * 100_000,
+}
+
+
+@pytest.mark.spec("I2.2.1-6", "I2.2.4-1", "I2.2.4-2")
+def test_strangers_do_not_disturb_the_job_of_which_nobody_reads_more_than_the_address(launch, server, rank):
     running = server("1")
     address = running.line()
-    with connect(address) as stranger:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            stranger.sendall(data)
-        if data:
-            assert read_to_end(stranger) == b""
-            assert "dropped the connection from 127.0.0.1:" in running.error_line()
+    running.process.stdout.close()
+    running.process.stdout = None
+    with connect(address) as silent:
+        for name, data in STRANGERS.items():
+            with connect(address) as stranger:
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    stranger.sendall(data)
+                assert read_to_end(stranger) == b"", name
+                assert "dropped the connection from 127.0.0.1:" in running.error_line(), name
         assert launch("--client", "0", address, rank, *FULL, env=KEY).returncode == 0
         assert running.end().returncode == 0
-        assert read_to_end(stranger) == b""
+        assert read_to_end(silent) == b""
 
 
 @pytest.mark.spec("I2.2.4-2")
@@ -456,21 +440,11 @@ def test_a_client_that_takes_its_rank_and_says_nothing_ends_the_job(server):
     assert "nothing has come from it for 0.05 s while the job starts (AIOMPI_IMPI_START_TIMEOUT)" in result.stderr
 
 
-def test_too_many_strangers_push_out_the_oldest(server, launch, rank):
+def test_too_many_strangers_push_out_the_oldest(server, launch):
     running = server("1")
     address = running.line()
     with contextlib.ExitStack() as stack:
         strangers = [stack.enter_context(connect(address)) for _ in range(130)]
         assert read_to_end(strangers[0]) == b""
-        assert launch("--client", "0", address, rank, *FULL, env=KEY).returncode == 0
-    assert running.end().returncode == 0
-
-
-@pytest.mark.spec("I2.2.1-6")
-def test_nobody_reads_more_than_the_first_line(server, launch, rank):
-    running = server("1")
-    address = running.line()
-    running.process.stdout.close()
-    running.process.stdout = None
-    assert launch("--client", "0", address, rank, *FULL, env=KEY).returncode == 0
+        assert launch("--client", "0", address, "true", env=KEY).returncode == 0
     assert running.end().returncode == 0
