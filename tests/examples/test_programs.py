@@ -46,13 +46,13 @@ def test_commands_name_options_that_there_are(path: Path) -> None:
 
 
 def test_hello(site: Site) -> None:
-    lines = run(site, 3, "hello.py").lines
+    lines = run(site, 2, "hello.py").lines
     host = lines[0].split()[-1]
-    assert lines == [*(f"Hello from rank {rank} of 3 on {host}" for rank in range(3)), f"{host}: 3 ranks"]
+    assert lines == [*(f"Hello from rank {rank} of 2 on {host}" for rank in range(2)), f"{host}: 2 ranks"]
 
 
 def test_ring(site: Site) -> None:
-    assert re.fullmatch(r"25 laps around 4 ranks, \d+ us per hop\n", run(site, 4, "ring.py", "--laps", 25).out)
+    assert re.fullmatch(r"25 laps around 3 ranks, \d+ us per hop\n", run(site, 3, "ring.py", "--laps", 25).out)
 
 
 def test_ring_with_a_late_token(site: Site) -> None:
@@ -62,18 +62,18 @@ def test_ring_with_a_late_token(site: Site) -> None:
     assert last.startswith("1 laps around 2 ranks")
 
 
-@pytest.mark.parametrize(("size", "workers"), [(0, 2), (1, 1), (3, 2)])
-def test_julia(site: Site, tmp_path: Path, size: int, workers: int) -> None:
+@pytest.mark.parametrize("size", [0, 3], ids=["spawned workers", "ranks"])
+def test_julia(site: Site, tmp_path: Path, size: int) -> None:
     """The set is symmetric about its middle, and the picture equals that of a direct evaluation."""
     picture = tmp_path / "julia.png"
     command = [str(EXAMPLES / "julia.py"), "--size", "40", "--chunk", "3", "--picture", str(picture)]
     if size:
         job = site.launch("-n", str(size), "-m", "aiompi.futures", *command).finish()
     else:
-        job = site.start(sys.executable, *command, "--workers", str(workers)).finish()
+        job = site.start(sys.executable, *command, "--workers", "2").finish()
     assert (job.code, job.err) == (0, "")
     steps = np.asarray(Image.open(picture))
-    assert job.out == f"{np.count_nonzero(steps == 255)} of 1600 points stay, said {workers} workers\n"
+    assert job.out == f"{np.count_nonzero(steps == 255)} of 1600 points stay, said 2 workers\n"
     for row, column in [(0, 0), (20, 20), (13, 27)]:
         z, expected = complex(-1.5 + 3 * column / 39, 1.5 - 3 * row / 39), 0
         while expected < 255 and abs(z := z * z + complex(-0.8, 0.156)) <= 2:
@@ -92,8 +92,8 @@ def test_pi(site: Site, intervals: int) -> None:
     assert float(match[2]) == pytest.approx(abs(expected - math.pi), rel=0.1, abs=1e-12)
 
 
-@pytest.mark.parametrize(("size", "files"), [(3, 7), (4, 2)])
-def test_wordcount(site: Site, tmp_path: Path, size: int, files: int) -> None:
+@pytest.mark.parametrize(("size", "files", "top"), [(2, 7, None), (3, 2, 2)])
+def test_wordcount(site: Site, tmp_path: Path, size: int, files: int, top: int | None) -> None:
     random.seed(size)
     texts = [random.choices(["Heat", "don't", "the", "THE", "été", "x1y"], k=50) for _ in range(files)]
     for number, words in enumerate(texts):
@@ -106,15 +106,14 @@ def test_wordcount(site: Site, tmp_path: Path, size: int, files: int) -> None:
         for word in sorted(total, key=lambda word: (-total[word], word))
     ]
     paths = sorted(tmp_path.glob("*.txt"))
-    head, *lines = run(site, size, "wordcount.py", *paths).out.splitlines()
+    head, *lines = run(site, size, "wordcount.py", *(["--top", top] if top else []), *paths).out.splitlines()
     assert head == f"{len(total)} different words in {files} files"
-    assert lines == expected
-    assert run(site, size, "wordcount.py", "--top", 2, *paths).out.splitlines()[1:] == expected[:2]
+    assert lines == expected[:top]
 
 
 def test_wordcount_without_the_file(site: Site, tmp_path: Path) -> None:
     """The rank that cannot read ends the job, and says why; the others do not wait for it."""
-    result = site.launch("-n", "3", str(EXAMPLES / "wordcount.py"), str(tmp_path / "missing.txt")).finish()
+    result = site.launch("-n", "2", str(EXAMPLES / "wordcount.py"), str(tmp_path / "missing.txt")).finish()
     assert result.code == 1
     assert "FileNotFoundError" in result.err
     assert "missing.txt" in result.err
@@ -129,8 +128,8 @@ def serial_plate(cells: int, steps: int) -> np.ndarray[Any, np.dtype[np.float64]
     return plate[1:-1, 1:-1]
 
 
-@pytest.mark.parametrize(("size", "cells"), [(1, 20), (4, 5)])
-def test_heat(site: Site, tmp_path: Path, size: int, cells: int) -> None:
+def test_heat(site: Site, tmp_path: Path) -> None:
+    size, cells = 4, 5
     array, picture = tmp_path / "heat.npy", tmp_path / "heat.png"
     out = run(site, size, "heat.py", "--cells", cells, "--steps", 150, "--array", array, "--picture", picture).out
     plate, expected = np.load(array), serial_plate(cells, 150)
@@ -150,7 +149,7 @@ def serial_life(rows: int, columns: int, generations: int) -> str:
     return "\n".join("".join(".#"[cell] for cell in row) for row in cells)
 
 
-@pytest.mark.parametrize("size", [1, 6])
+@pytest.mark.parametrize("size", [1, 4])
 def test_life(site: Site, size: int) -> None:
     out = run(site, size, "life.py", "--rows", 11, "--columns", 23, "--generations", 30).out
     assert out.strip() == serial_life(11, 23, 30)
@@ -181,7 +180,7 @@ comm.Barrier()
 
 
 def test_timecalls_keeps_the_exit_status(site: Site) -> None:
-    result = site.launch("-n", "2", str(EXAMPLES / "timecalls.py"), site.program("raise SystemExit(3)")).finish()
+    result = site.launch("-n", "1", str(EXAMPLES / "timecalls.py"), site.program("raise SystemExit(3)")).finish()
     assert result.code == 3
 
 
@@ -195,7 +194,7 @@ def test_heat_stops_when_nothing_changes(site: Site, tmp_path: Path) -> None:
 def test_survivor(site: Site) -> None:
     """The result is that of a run without failures, whichever rank fails."""
     means = set()
-    for kill in (-1, 0, 1, 2):
+    for kill in (-1, 0, 2):
         program = str(EXAMPLES / "survivor.py")
         words = ["--cells", "50", "--steps", "300", "--kill", str(kill)]
         result = site.launch("-n", "3", "--on-failure=continue", program, *words).finish()
