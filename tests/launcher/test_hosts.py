@@ -86,8 +86,8 @@ def test_placement() -> None:
     assert place(hosts, 5, hostlist.BY_SLOT, ppn=2) == [[0, 1], [2, 3], [4]]
 
 
-@pytest.mark.parametrize("width", [2, 8, WIDTH])
-@pytest.mark.parametrize("count", [1, 31, 33, 200, 5000])
+@pytest.mark.parametrize("width", [2, WIDTH])
+@pytest.mark.parametrize("count", [1, 31, 33, 5000])
 def test_many_hosts_are_reached_in_few_steps_over_few_connections(count: int, width: int) -> None:
     """A simulation: each process starts at most `width` agents, and all start at once what they have to."""
     parts = [Part(host=index, name=f"node{index}", ranks=[index], programs=[0]) for index in range(count)]
@@ -117,7 +117,7 @@ def test_binding(tmp_path: Path) -> None:
     assert [cpus_of(rank, "core", {3, 5}, tmp_path / "none") for rank in range(3)] == [{3}, {5}, {3}]
 
 
-@pytest.mark.parametrize("options", [(), ("--no-prefork",), (*LOCAL, "a,b")])
+@pytest.mark.parametrize("options", [(), (*LOCAL, "a,b")], ids=["launcher", "agents"])
 def test_ranks_are_bound(launch, options: tuple[str, ...]) -> None:
     local = [0, 0] if LOCAL[0] in options else [0, 1]
     expected = [cpus_of(rank, "core", os.sched_getaffinity(0)) for rank in local]
@@ -171,11 +171,6 @@ def test_commands_of_starters(monkeypatch: pytest.MonkeyPatch) -> None:
     assert starters.command(("ssh",), "localhost", 7.0)[0] == sys.executable
 
 
-def test_a_job_of_hosts_that_are_this_machine(launch, rank) -> None:
-    result = launch(*LOCAL, "a:2,b", rank, *FULL, "2:print=done", "1:err=well")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "well\n")
-
-
 #: prints how many sockets a rank, and the processes above it up to the launcher, have, and how many listen at ports
 LISTENERS = """
 import os, re
@@ -204,21 +199,16 @@ def test_neither_agents_nor_ranks_of_one_machine_open_a_port(launch) -> None:
 
 
 def test_many_agents_start_each_other(launch, rank) -> None:
-    names = ",".join(f"h{number}" for number in range(5))
-    result = launch("--width", "2", *LOCAL, names, "--tag-output", rank, *FULL, "4:print=last", "4:err=error")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "[4@h4] last\n", "[4@h4:err] error\n")
+    steps = ("3:print=last", "1:err=error")
+    result = launch("--width", "2", *LOCAL, "a:2,b,c", "--tag-output", rank, *FULL, *steps)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "[3@c] last\n", "[1@a:err] error\n")
 
 
-def test_environment_of_a_host(launch) -> None:
-    script = "echo $AIOMPI_RANK $AIOMPI_SIZE $MPI_LOCALRANKID $MPI_LOCALNRANKS $GIVEN $PASSED"
-    result = launch(*LOCAL, "a:2,b", "--env", "GIVEN=g", "sh", "-c", script, env={"PASSED": "p"})
-    assert sorted(result.stdout.splitlines()) == ["0 3 0 2 g p", "1 3 1 2 g p", "2 3 0 1 g p"]
-
-
-def test_programs_of_several_hosts(launch) -> None:
-    sections = [(":", "-n", "2", "sh", "-c", f"echo {name} $AIOMPI_RANK $AIOMPI_APPNUM") for name in "xy"]
-    result = launch(*LOCAL, "a:2,b:2", *sections[0][1:], *sections[1])
-    assert sorted(result.stdout.splitlines()) == ["x 0 0", "x 1 0", "y 2 1", "y 3 1"]
+def test_environment_of_programs_of_several_hosts(launch) -> None:
+    script = "$AIOMPI_RANK $AIOMPI_APPNUM $AIOMPI_SIZE $MPI_LOCALRANKID $MPI_LOCALNRANKS $GIVEN $PASSED"
+    x, y = (("sh", "-c", f"echo {name} {script}") for name in "xy")
+    result = launch(*LOCAL, "a:2,b", "--env", "GIVEN=g", *x, ":", "-n", "2", *y, env={"PASSED": "p"})
+    assert sorted(result.stdout.splitlines()) == ["x 0 0 3 0 2 g p", "y 1 1 3 1 2 p", "y 2 1 3 0 1 p"]
 
 
 def test_much_output_and_input(launch, tmp_path: Path) -> None:
@@ -235,13 +225,13 @@ def test_much_output_and_input(launch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "code", "said"),
     [
-        (("0:join", "2:join", "1:exit=7", "pause"), 7, "rank 1 on b exited with status 7"),
+        (("0:join", "1:exit=7", "pause"), 7, "rank 1 on b exited with status 7"),
         ((*FULL[:3], "1:kill=9", "pause"), 137, "rank 1 on b was killed by signal 9 (SIGKILL)"),
         ((*FULL[:3], "1:abort=3,enough", "pause"), 3, "enough"),
     ],
 )
 def test_failures(launch, rank, steps: tuple[str, ...], code: int, said: str) -> None:
-    result = launch(*LOCAL, "a,b,c", rank, *steps)
+    result = launch(*LOCAL, "a,b", rank, *steps)
     assert result.returncode == code
     assert said in result.stderr
 
@@ -253,15 +243,14 @@ def test_a_program_that_is_missing(launch) -> None:
     assert "missing.py: No such file or directory" in result.stderr
 
 
-def test_timeout_ends_all_hosts(launch, rank) -> None:
-    result = launch(*LOCAL, "a,b", "--timeout", "1", rank, "pause")
+def test_timeout_ends_all_hosts(launch) -> None:
+    result = launch(*LOCAL, "a,b", "--timeout", "1", "sleep", "1000")
     assert result.returncode == 124
 
 
 def test_a_starter_that_is_missing_or_never_answers(launch, tmp_path: Path) -> None:
-    for name, text in (("ssh", "#!/bin/sh\necho Welcome; exec sleep 1000\n"),):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o700)
+    (tmp_path / "ssh").write_text("#!/bin/sh\necho Welcome; exec sleep 1000\n")
+    (tmp_path / "ssh").chmod(0o700)
 
     def prints(seconds: float) -> bool:
         limit = ("--start-timeout", str(seconds))
