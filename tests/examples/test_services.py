@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
 from support.jobs import Running, Site
 from support.limits import LIMIT
@@ -67,8 +66,7 @@ def webservice(site: Site, size: int, *arguments: str) -> Running:
     return site.launch("-n", str(size), str(EXAMPLES / "webservice.py"), "--port", "0", *arguments)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_webservice(site: Site, signum: int) -> None:
+def test_webservice(site: Site) -> None:
     """The other ranks compute several requests at once; a signal ends the job after they are answered."""
 
     async def ask(client: Client) -> None:
@@ -81,13 +79,13 @@ def test_webservice(site: Site, signum: int) -> None:
         late = asyncio.create_task(client.json("/sum?n=300000"))
         while not late.done() and (await client.json("/health"))["free"] == 2:
             pass
-        service.signal(signum)
+        service.signal(signal.SIGINT)
         assert await late == {"n": 300_000, "sum": sum(primes_below(300_000))}
 
     service = webservice(site, 3, "--timeout", str(LIMIT))
     asked(service, by=ask)
     result = service.finish()
-    assert (result.code, result.err) == (128 + signum, "")
+    assert (result.code, result.err) == (128 + signal.SIGINT, "")
     assert result.out.endswith("served\n")
 
 
@@ -110,7 +108,9 @@ def test_webservice_that_takes_too_long(site: Site) -> None:
     service = webservice(site, 3, "--timeout", "0.3")
     asked(service, by=ask)
     service.signal(signal.SIGTERM)
-    assert service.finish().err == ""
+    result = service.finish()
+    assert (result.code, result.err) == (128 + signal.SIGTERM, "")
+    assert result.out.endswith("served\n")
 
 
 def test_webservice_alone(site: Site) -> None:
@@ -132,18 +132,18 @@ def replicas(site: Site) -> tuple[Running, Callable[[], Running]]:
 
 def test_replicas(site: Site) -> None:
     """They answer each request, whichever is killed or joins meanwhile, and in the end by all that are there."""
-    expected = sum(primes_below(30_000))
+    expected = sum(primes_below(10_000))
 
     async def until(client: Client, size: int) -> None:
         """Ask until the answer comes from so many replicas; each answer is right."""
         answer = {"replicas": 0}
         while answer["replicas"] != size:
-            answer = await client.json("/sum?n=30000")
+            answer = await client.json("/sum?n=10000")
             assert answer["sum"] == expected
 
     async def ask(*clients: Client) -> None:
         await asyncio.gather(*(until(client, 3) for client in clients))
-        asking = [asyncio.create_task(until(client, 2)) for client in clients[1:] for _ in range(4)]
+        asking = [asyncio.create_task(until(client, 2)) for client in clients[1:] for _ in range(2)]
         services[0].signal(signal.SIGKILL)
         await asyncio.gather(*asking)
         services[0] = start()
