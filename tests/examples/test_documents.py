@@ -93,8 +93,10 @@ def test_commands(site: Site, path: Path, number: int) -> None:
     path_of_tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = {
         "PATH": path_of_tools,
-        "PYTEST_ADDOPTS": "-p aiompi.testing -p no:cacheprovider",
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # other plugins would take half of the time of each process
+        # Plugins for asyncio must leave tests alone. The other plugins take a third of the time of each process.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": "-p aiompi.testing -p asyncio -p anyio -p no:cacheprovider"
+        " -W ignore::pytest.PytestDeprecationWarning",
     }
     if path.name == "dask.md":
         environ["PYTHONWARNINGS"] = "ignore"  # Dask warns when another program has the port of its dashboard
