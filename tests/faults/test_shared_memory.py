@@ -46,7 +46,6 @@ STRESS = """
             assert CHECK.unpack_from(memory[(number - 3) % 4]) == (number - 3, zlib.crc32(body)), number
     for request in requests + sends:
         await END(request)
-    print("whole")
 """
 
 #: Every rank broadcasts in turn, the others read at a pace of their own, so that blocks are given back late and out of
@@ -68,7 +67,6 @@ MULTICAST = """
             got = expected.copy() if comm.rank == root else np.zeros(nbytes, "B")
             await comm.Bcast(got, root=root)
         assert zlib.crc32(got) == zlib.crc32(expected), number
-    print("whole")
 """
 
 #: Messages in memory of Alloc_mem, which is used for the next one as soon as a send is complete.
@@ -91,19 +89,18 @@ ALLOCATED = """
         assert (into[:nbytes] == sources[other][at : at + nbytes]).all(), number
     for send in sends:
         await END(send)
-    print("whole")
 """
 
 #: Messages that are copied from process to process, from both ends, also in several pieces; memory is used for the next
-#: one at once. Each rank tells whether it has copied bytes from the other process or to it.
+#: one at once. Each rank has copied bytes from the other process or to it.
 EXPOSED = """
     import gc, random
     import numpy as np
     other, alike = 1 - comm.rank, random.Random(0)
-    sources = [np.frombuffer(random.Random(rank).randbytes(2**25), "B") for rank in range(2)]
-    memory, into = np.zeros(2**24, "B"), np.zeros(2**24, "B")
+    sources = [np.frombuffer(random.Random(rank).randbytes(2**24), "B") for rank in range(2)]
+    memory, into = np.zeros(2**23, "B"), np.zeros(2**23, "B")
     for number in range(COUNT):
-        nbytes, at = alike.randrange(3 * 2**20, 2**24), alike.randrange(2**24)
+        nbytes, at = alike.randrange(3 * 2**20, 2**23), alike.randrange(2**23)
         memory[:nbytes] = sources[comm.rank][at : at + nbytes]
         into[:] = 0
         received = comm.Irecv(into, source=other)
@@ -121,7 +118,7 @@ EXPOSED = """
         assert got[1] == number
         assert (np.concatenate(got[::2]) == sources[other][at : at + nbytes]).all(), number
     links = [each for each in gc.get_objects() if type(each).__name__ == "RingLink" and each._ring is not None]
-    print("whole", any(link._ring.process.copied for link in links))
+    assert any(link._ring.process.copied for link in links)
 """
 
 #: Long messages to a receive that is posted already, which both ends copy; the memory of each is used at once again.
@@ -152,90 +149,82 @@ HALVES = """
                 await END(received)
                 assert (into[:nbytes] == sources[other][at : at + nbytes]).all(), number
                 assert not into[nbytes:].any(), number
-    print("whole")
 """
 
-TALK = """
-    for other in range(comm.size):
-        if other != comm.rank:
-            comm.Isend(bytes(200_000), dest=other)
-    for other in range(comm.size):
-        if other != comm.rank:
-            await comm.Recv(bytearray(200_000), source=other)
-    print("pid", os.getpid(), flush=True)
+#: Arrays that are kept for a while, changed by their receiver, and left to messages that come later.
+KEEP = """
+    import random, zlib
+    import numpy as np
+    rank, size = comm.rank, comm.size
+    chance, source = random.Random(rank), np.frombuffer(random.Random(rank).randbytes(2**21), np.uint8)
+    kept, seen = [], 0
+    for turn in range(COUNT):
+        nbytes = chance.choice([1000, 100_000, 131_072, 400_000, 1_000_000])
+        array = source[chance.randrange(2**20) :][:nbytes]
+        pending = comm.isend((zlib.crc32(array), array), dest=(rank + 1) % size)
+        check, array = await comm.recv(source=(rank - 1) % size)
+        await END(pending)
+        assert zlib.crc32(array) == check, turn
+        if chance.random() < 0.3:
+            array[::4096] = turn % 256
+            kept.append((zlib.crc32(array), array))
+        while len(kept) > chance.randrange(1, 60):
+            check, array = kept.pop(chance.randrange(len(kept)))
+            assert zlib.crc32(array) == check, turn
+            seen += 1
+    assert all(zlib.crc32(array) == check for check, array in kept)
+    assert seen > 20
 """
-LOST = """
-    if comm.rank == 1:
-        await comm.recv(source=1)
-    await comm.Send(bytes(2**26), dest=1)
+
+#: One of the arrays that are kept goes to the copy of a fork, which changes it.
+FORK = """
+    import multiprocessing
+    import numpy as np
+
+    def change(array, result):
+        same = (array == 1).all()
+        array[:] = 9
+        result.put(bool(same and (array == 9).all()))
+
+    kept = []
+    for i in range(COUNT):
+        if comm.rank == 0:
+            await comm.send({"array": np.full(400_000, i, np.uint8)}, dest=1)
+            continue
+        array = (await comm.recv(source=0))["array"]
+        assert (array == i).all()
+        if i == 1:
+            context = multiprocessing.get_context("fork")
+            result = context.Queue()
+            child = context.Process(target=change, args=(array, result))
+            child.start()
+            assert result.get()
+            child.join()
+            assert (array == 1).all()
+        if i % 3 == 1:
+            kept.append(array)
+        if i % 17 == 16:
+            kept.clear()
+        assert all((one == one[0]).all() for one in kept)
 """
 
+#: Messages that come late.
+WAIT_LONG = """
+    import time
+    warm = [await comm.Sendrecv(bytes(8), 1 - comm.rank, recvbuf=bytearray(8), source=1 - comm.rank) for _ in range(99)]
+    taken = []
+    for turn in range(COUNT):
+        if comm.rank == 0:
+            time.sleep(0.3)
+            await comm.Send(bytes(8), dest=1)
+        else:
+            before = time.process_time()
+            await comm.Recv(bytearray(8), source=0)
+            taken.append(time.process_time() - before)
+    assert comm.rank == 0 or min(taken) < 0.01, taken  # a virtual machine counts its own pauses as well
+"""
 
-#: how a face waits for a request, and how for one whose status it wants
-WAIT = {
-    "native": {"ALLOCATE": "comm.Alloc_mem", "ENVELOPE": "", "END": ""},
-    "blocking": {
-        "ALLOCATE": "MPI.Alloc_mem",
-        "ENVELOPE": "(lambda request, status=MPI.Status(): request.Wait(status) and status)",
-        "END": "MPI.Request.Wait",
-    },
-}
-
-
-def stress(face: str, count: int, program: str = STRESS) -> str:
-    text = program.replace("COUNT", str(count))
-    for name, code in WAIT[face].items():
-        text = text.replace(name, code)
-    return in_face(face, text)
-
-
-# How a rank waits depends on its face and on the spin, and so not on the sizes.
-@pytest.mark.parametrize(
-    ("face", "ring_size", "spin", "shm_eager_limit"),
-    [
-        ("native", "4K", "0", "0"),
-        ("native", "1M", "1e-3", "0"),
-        ("native", "1M", "0", "2M"),
-        ("blocking", "1M", "0", "0"),
-        ("blocking", "4K", "20e-6", "0"),
-        ("blocking", "1M", "1e-3", "2M"),
-    ],
-)
-def test_messages_of_both_directions_are_whole(
-    site: Site, face: str, ring_size: str, spin: str, shm_eager_limit: str
-) -> None:
-    env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_RING_SIZE": ring_size, "AIOMPI_SPIN": spin}
-    env["AIOMPI_SHM_EAGER_LIMIT"] = shm_eager_limit
-    # ten thousands of wake-ups, each of which a busy machine delays
-    result = site.launch("-n", "2", site.program(stress(face, 1000)), env=env).finish()
-    assert (result.code, result.err, result.lines) == (0, "", ["whole", "whole"])
-
-
-@pytest.mark.parametrize(("face", "spin"), [("native", "0"), ("blocking", "1e-3")])
-def test_messages_to_several_ranks_are_whole(site: Site, face: str, spin: str) -> None:
-    env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_COLL": "bcast=linear", "AIOMPI_SPIN": spin}
-    result = site.ok(4, stress(face, 120, MULTICAST), env=env)
-    assert result.lines == ["whole"] * 4
-
-
-@pytest.mark.parametrize("face", FACES)
-def test_messages_in_memory_of_alloc_mem_are_whole(site: Site, face: str) -> None:
-    result = site.ok(2, stress(face, 150, ALLOCATED), env={"AIOMPI_TRANSPORTS": "shared_memory"})
-    assert result.lines == ["whole"] * 2
-
-
-@pytest.mark.parametrize(("face", "spin"), [("native", "200e-6"), ("blocking", "0")])
-def test_messages_from_process_to_process_are_whole(site: Site, face: str, spin: str) -> None:
-    env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_SPIN": spin}
-    assert site.ok(2, stress(face, 40, EXPOSED), env=env).lines == ["whole True"] * 2
-
-
-@pytest.mark.parametrize(("face", "spin"), [("native", "0"), ("blocking", "1e-3")])
-def test_messages_that_both_ends_copy_are_whole(site: Site, face: str, spin: str) -> None:
-    env = {"AIOMPI_TRANSPORTS": "shared_memory", "AIOMPI_SPIN": spin}
-    assert site.ok(2, stress(face, 250, HALVES), env=env).lines == ["whole"] * 2
-
-
+#: In each step each rank could miss the rank that comes last.
 MEET = """
     import numpy
     total = numpy.zeros(1, "i8")
@@ -243,20 +232,7 @@ MEET = """
         await comm.Barrier()
         await comm.Allreduce(numpy.array([step + comm.rank]), total)
         assert total[0] == comm.size * step + comm.size * (comm.size - 1) // 2, (step, total)
-    print("whole")
 """
-
-
-@pytest.mark.parametrize(
-    ("face", "spin"),
-    [("native", "0"), ("native", ""), ("native", "1e-3"), ("blocking", "0"), ("blocking", ""), ("blocking", "20e-6")],
-)
-def test_no_rank_sleeps_while_all_others_wait_for_it(site: Site, face: str, spin: str) -> None:
-    """In each step each rank could miss the rank that comes last."""
-    env = {"AIOMPI_SPIN": spin} if spin else {}
-    result = site.launch("-n", "4", site.program(stress(face, 1500, MEET)), env=env).finish()
-    assert (result.code, result.err, result.lines) == (0, "", ["whole"] * 4)
-
 
 #: Vectors that all ranks read from each other's memory, at a pace of their own, so that blocks are used again while
 #: others still read, and messages and short collectives come in between.
@@ -281,37 +257,95 @@ COMBINE = """
             assert (whole == number + numpy.arange(comm.size)[:, None]).all(), number
         if common.random() < 0.3:
             assert await comm.bcast(number, root=number % comm.size) == number
-    print("whole")
 """
 
 
-@pytest.mark.parametrize(("face", "spin"), [("native", "0"), ("native", ""), ("blocking", "1e-3"), ("blocking", "")])
-def test_vectors_that_are_read_by_all_are_whole(site: Site, face: str, spin: str) -> None:
-    env = {"AIOMPI_COLL": "allreduce=shm,allgather=shm"} | ({"AIOMPI_SPIN": spin} if spin else {})
-    assert site.ok(4, stress(face, 120, COMBINE), env=env).lines == ["whole"] * 4
+#: how a face waits for a request, and how for one whose status it wants
+WAIT = {
+    "native": {"ALLOCATE": "comm.Alloc_mem", "ENVELOPE": "", "END": ""},
+    "blocking": {
+        "ALLOCATE": "MPI.Alloc_mem",
+        "ENVELOPE": "(lambda request, status=MPI.Status(): request.Wait(status) and status)",
+        "END": "MPI.Request.Wait",
+    },
+}
 
 
-COMBINE_FOR_EVER = """
+def hold(site: Site, size: int, face: str, parts: list[tuple[str, int]], env: dict[str, str]) -> None:
+    """Run parts of a program one after the other, each with its count; each fails if it finds what is not right."""
+    text = "".join(
+        f"{part.replace('COUNT', str(count))}    print('held', {nth}, flush=True)\n"
+        for nth, (part, count) in enumerate(parts)
+    )
+    for name, code in WAIT[face].items():
+        text = text.replace(f"{name}(", f"{code}(")
+    # ten thousands of wake-ups, each of which a busy machine delays
+    result = site.ok(size, in_face(face, text), env={"AIOMPI_TRANSPORTS": "shared_memory", **env})
+    assert result.lines == [f"held {nth}" for nth in range(len(parts)) for _ in range(size)]
+
+
+# How a rank waits depends on its face and on the spin, and so not on the sizes.
+@pytest.mark.parametrize(
+    ("face", "ring_size", "spin", "shm_eager_limit"),
+    [
+        ("native", "4K", "0", "0"),
+        ("native", "1M", "1e-3", "2M"),
+        ("blocking", "1M", "0", "0"),
+        ("blocking", "4K", "20e-6", "0"),
+    ],
+)
+def test_messages_of_both_directions_are_whole(
+    site: Site, face: str, ring_size: str, spin: str, shm_eager_limit: str
+) -> None:
+    env = {"AIOMPI_RING_SIZE": ring_size, "AIOMPI_SPIN": spin, "AIOMPI_SHM_EAGER_LIMIT": shm_eager_limit}
+    hold(site, 2, face, [(STRESS, 600)], env)
+
+
+@pytest.mark.parametrize(("face", "spin"), [("native", "200e-6"), ("blocking", "0")])
+def test_two_ranks(site: Site, face: str, spin: str) -> None:
+    """Messages are whole, whether one process copies them, or both, and an array is only its receiver's."""
+    parts = [(EXPOSED, 10), (HALVES, 100), (ALLOCATED, 60), (FORK, 40)]
+    hold(site, 2, face, parts, {"AIOMPI_SPIN": spin})
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_waiting_costs_no_more_than_the_spin(site: Site, face: str) -> None:
+    hold(site, 2, face, [(WAIT_LONG, 4)], {"AIOMPI_SPIN": "200e-6"})
+
+
+#: algorithms that are not the usual ones everywhere
+ALGORITHMS = "allreduce=shm,allgather=shm,bcast=linear"
+
+
+@pytest.mark.parametrize(
+    ("face", "spin", "coll"),
+    [("native", "0", ALGORITHMS), ("native", "", ""), ("blocking", "0", ""), ("blocking", "1e-3", ALGORITHMS)],
+)
+def test_four_ranks(site: Site, face: str, spin: str, coll: str) -> None:
+    """No rank sleeps while all others wait for it, and what several ranks read is whole."""
+    env = {name: value for name, value in (("AIOMPI_SPIN", spin), ("AIOMPI_COLL", coll)) if value}
+    hold(site, 4, face, [(MEET, 800), (COMBINE, 60), (MULTICAST, 60) if coll else (KEEP, 150)], env)
+
+
+TALK = """
+    for other in range(comm.size):
+        if other != comm.rank:
+            comm.Isend(bytes(200_000), dest=other)
+    for other in range(comm.size):
+        if other != comm.rank:
+            await comm.Recv(bytearray(200_000), source=other)
+    print("pid", os.getpid(), flush=True)
+"""
+#: and then each rank reads what all have, for ever
+TALK_FOR_EVER = f"""{TALK}
     import numpy
     vector, result = numpy.ones(100_000), numpy.zeros(100_000)
     for number in range(10**9):
         await comm.Allreduce(vector, result)
         assert (result == comm.size).all()
         if number == 20:
-            print("pid", os.getpid(), flush=True)
+            print("reads", flush=True)
 """
-
-
-@pytest.mark.parametrize("face", FACES)
-def test_a_rank_that_is_killed_while_others_read_its_memory_ends_the_job(site: Site, face: str) -> None:
-    env = {"AIOMPI_COLL": "allreduce=shm"}
-    job = site.launch("-n", "3", site.program(in_face(face, COMBINE_FOR_EVER)), env=env)
-    job.expect("pid", 3)
-    os.kill(int(job.out.splitlines()[1].split()[1]), signal.SIGKILL)
-    result = job.finish()
-    assert result.code != 0
-    assert "SIGKILL" in result.err
-    site.settle()
 
 
 def named(pid: int) -> set[str]:
@@ -324,21 +358,25 @@ def named(pid: int) -> set[str]:
     return mapped
 
 
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("victim", ["rank", "launcher", "all"])
-def test_killed_processes_leave_no_memory(site: Site, face: str, victim: str) -> None:
+@pytest.mark.parametrize(("victim", "face"), [("rank", "native"), ("rank", "blocking"), ("all", "native")])
+def test_processes_that_are_killed_while_they_read_memory_of_others_leave_none(
+    site: Site, face: str, victim: str
+) -> None:
     """Their shared memory has no name and ends with them; /dev/shm is empty even while they run."""
-    job = site.launch("-n", "3", site.program(in_face(face, TALK + LOST)))
-    job.expect("pid", 3)
-    pids = [int(line.split()[1]) for line in job.out.splitlines()]
+    program = site.program(in_face(face, TALK_FOR_EVER))
+    job = site.launch("-n", "3", program, env={"AIOMPI_COLL": "allreduce=shm"})
+    job.expect("reads", 3)
+    pids = [int(line.split()[1]) for line in job.out.splitlines() if line.startswith("pid")]
     for pid in pids:
         assert "/memfd:aiompi (deleted)" in named(pid), "it shares memory, without a name"
         assert not any(name.startswith("/dev/shm/") for name in named(pid))
-    victims = {"rank": pids[1:2], "launcher": [job.process.pid], "all": [job.process.pid, *pids]}[victim]
+    victims = pids[1:2] if victim == "rank" else [job.process.pid, *pids]
     for signum in (signal.SIGSTOP, signal.SIGKILL):  # none of them sees the end of another
         for pid in victims:
             os.kill(pid, signum)
-    assert job.finish().code != 0
+    result = job.finish()
+    assert result.code != 0
+    assert victim == "all" or "SIGKILL" in result.err
     site.settle()
 
 
@@ -347,101 +385,6 @@ def test_more_ranks_than_cores(site: Site) -> None:
     body = TALK + "    for _ in range(30):\n        comm.Barrier()\n"
     result = site.launch("-n", "8", site.program(in_face("blocking", body))).finish()
     assert (result.code, len(result.lines)) == (0, 8), result
-
-
-WAIT_LONG = """
-    import time
-    warm = [await comm.Sendrecv(bytes(8), 1 - comm.rank, recvbuf=bytearray(8), source=1 - comm.rank) for _ in range(99)]
-    taken = []
-    for turn in range(6):
-        if comm.rank == 0:
-            time.sleep(0.7)
-            await comm.Send(bytes(8), dest=1)
-        else:
-            before = time.process_time()
-            await comm.Recv(bytearray(8), source=0)
-            taken.append(time.process_time() - before)
-    if taken:
-        print(min(taken))  # a virtual machine counts its own pauses as well
-"""
-
-
-@pytest.mark.parametrize("face", FACES)
-def test_waiting_costs_no_more_than_the_spin(site: Site, face: str) -> None:
-    result = site.ok(2, in_face(face, WAIT_LONG), env={"AIOMPI_SPIN": "200e-6"})
-    assert float(result.out) < 0.01
-
-
-#: Arrays that are kept for a while, changed by their receiver, and left to messages that come later.
-KEEP = """
-    import random, zlib
-    import numpy as np
-    rank, size = comm.rank, comm.size
-    chance = random.Random(rank)
-    kept, seen = [], 0
-    for turn in range(300):
-        nbytes = chance.choice([1000, 100_000, 131_072, 400_000, 1_000_000])
-        array = np.frombuffer(chance.randbytes(nbytes), np.uint8)
-        pending = comm.isend((zlib.crc32(array), array), dest=(rank + 1) % size)
-        check, array = await comm.recv(source=(rank - 1) % size)
-        await END(pending)
-        assert zlib.crc32(array) == check, turn
-        if chance.random() < 0.3:
-            array[::4096] = turn % 256
-            kept.append((zlib.crc32(array), array))
-        while len(kept) > chance.randrange(1, 60):
-            check, array = kept.pop(chance.randrange(len(kept)))
-            assert zlib.crc32(array) == check, turn
-            seen += 1
-    assert all(zlib.crc32(array) == check for check, array in kept)
-    assert seen > 20
-    print("whole")
-"""
-
-#: One of the arrays that are kept goes to the copy of a fork, which changes it.
-FORK = """
-    import multiprocessing
-    import numpy as np
-
-    def change(array, result):
-        same = (array == 1).all()
-        array[:] = 9
-        result.put(bool(same and (array == 9).all()))
-
-    kept = []
-    for i in range(60):
-        if comm.rank == 0:
-            await comm.send({"array": np.full(400_000, i, np.uint8)}, dest=1)
-            continue
-        array = (await comm.recv(source=0))["array"]
-        assert (array == i).all()
-        if i == 1:
-            context = multiprocessing.get_context("fork")
-            result = context.Queue()
-            child = context.Process(target=change, args=(array, result))
-            child.start()
-            assert result.get()
-            child.join()
-            assert (array == 1).all()
-        if i % 3 == 1:
-            kept.append(array)
-        if i % 17 == 16:
-            kept.clear()
-        assert all((one == one[0]).all() for one in kept)
-    print("whole")
-"""
-
-
-@pytest.mark.parametrize(("face", "spin"), [("native", "500e-6"), ("blocking", "0")])
-def test_only_the_receiver_of_an_array_changes_it(site: Site, face: str, spin: str) -> None:
-    body = KEEP.replace("END(pending)", "pending" if face == "native" else "pending.wait()")
-    assert site.ok(3, in_face(face, body), env={"AIOMPI_SPIN": spin}).lines == ["whole"] * 3
-
-
-@pytest.mark.parametrize("face", FACES)
-def test_arrays_that_go_to_the_copy_of_a_fork(site: Site, face: str) -> None:
-    """The arrays are private in each process, and messages still arrive, also at the same places."""
-    assert site.ok(2, in_face(face, FORK)).lines == ["whole"] * 2
 
 
 def test_arrays_outlive_their_sender(site: Site) -> None:
@@ -495,15 +438,13 @@ else:
 """
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_receive_from_any_source_fails_if_one_rank_cannot_send(site: Site, face: str) -> None:
-    result = site.run(3, in_face(face, LACKING_RANK), env={"AIOMPI_TRANSPORTS": "loopback,shared_memory"})
+def test_a_receive_from_any_source_fails_if_one_rank_cannot_send(site: Site) -> None:
+    result = site.run(3, in_face("blocking", LACKING_RANK), env={"AIOMPI_TRANSPORTS": "loopback,shared_memory"})
     assert (result.code, result.out) == (1, "")
     assert f"aiompi-launch: rank 0 failed: OtherError: {LACKING}" in result.err
 
 
-@pytest.mark.parametrize("words", [(), ("--on-failure", "continue")])
-@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize(("face", "words"), [("native", ()), ("blocking", ("--on-failure", "continue"))])
 def test_the_rank_that_lacks_descriptors_is_to_blame_whatever_it_waits_for(
     site: Site, face: str, words: tuple[str, ...]
 ) -> None:
@@ -532,7 +473,7 @@ def test_the_rank_that_lacks_descriptors_is_to_blame_whatever_it_waits_for(
     await comm.recv(source=0)
     """
     result = site.launch(
-        *words, "-n", "6", site.program(in_face(face, program)), env={"AIOMPI_TRANSPORTS": "loopback,shared_memory"}
+        *words, "-n", "4", site.program(in_face(face, program)), env={"AIOMPI_TRANSPORTS": "loopback,shared_memory"}
     ).finish()
     assert result.code == 1
     (line,) = result.lines
