@@ -22,9 +22,13 @@ from aiompi.bench.measure import storm
 from support.jobs import NEAREST, Site
 
 
+#: way -> the seed of a small job with injections of several kinds; that of pools kills the process that has it in the end
+SEEDS = {"native": 336, "serve": 83, "members": 46, "spawn": 433, "executor": 23, "pool": 23, "open": 23}
+
+
 @pytest.mark.parametrize(("transport", "way"), [*zip(itertools.cycle(TRANSPORTS), WAYS[1:], strict=False)])
 def test_a_short_campaign(transport: str, way: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["faults", "--count", "1", "--seed", "17", "--transports", transport, "--ways", way]) == 0
+    assert main(["faults", "--count", "1", "--seed", str(SEEDS[way]), "--transports", transport, "--ways", way]) == 0
     out = capsys.readouterr().out
     assert f"{transport:14}{way:10}" in out
 
@@ -32,11 +36,12 @@ def test_a_short_campaign(transport: str, way: str, capsys: pytest.CaptureFixtur
 def test_recovery_and_churn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(growth, "BOUND", math.inf)  # this machine may be busy
     monkeypatch.setattr(growth, "_NOISE", 2**24)  # a few visits are no time to fill caches
+    monkeypatch.setattr(growth, "_PARTS", 2)
     assert main(["faults", "--recovery", "1", "--transports", "tcp"]) == 0
-    assert main(["faults", "--churn", "3", "--transports", NEAREST]) == 0
+    assert main(["faults", "--churn", "2", "--transports", NEAREST]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].startswith("tcp: from the death of one of 3 members to a sum of the others: median ")
-    assert len(out) == 4
+    assert len(out) == 3
     assert all("launcher" in line and line.count("KiB") == 3 for line in out[1:])
 
 
