@@ -98,9 +98,9 @@ EXPOSED = """
     import numpy as np
     other, alike = 1 - comm.rank, random.Random(0)
     sources = [np.frombuffer(random.Random(rank).randbytes(2**24), "B") for rank in range(2)]
-    memory, into = np.zeros(2**23, "B"), np.zeros(2**23, "B")
+    memory, into = np.zeros(12 * 2**20, "B"), np.zeros(12 * 2**20, "B")
     for number in range(COUNT):
-        nbytes, at = alike.randrange(3 * 2**20, 2**23), alike.randrange(2**23)
+        nbytes, at = alike.randrange(3 * 2**20, 12 * 2**20), alike.randrange(2**22)
         memory[:nbytes] = sources[comm.rank][at : at + nbytes]
         into[:] = 0
         received = comm.Irecv(into, source=other)
