@@ -1,4 +1,4 @@
-"""A rank has too few descriptors: no rank waits forever, in both faces."""
+"""A rank has too few descriptors: no rank waits forever."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import pytest
 from support.jobs import FACES, Site, in_face
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_a_rank_without_descriptors_gets_an_error_from_the_call_that_connects(site: Site, face: str) -> None:
+def test_a_rank_without_descriptors_gets_an_error_from_the_call_that_connects(site: Site) -> None:
     """The call raises an MPI error that says what to do."""
     program = """
     import resource
@@ -24,7 +23,7 @@ def test_a_rank_without_descriptors_gets_an_error_from_the_call_that_connects(si
         os._exit(0)
     await comm.recv()
     """
-    result = site.run(2, in_face(face, program))
+    result = site.run(2, in_face("native", program))
     told = "rank 1 cannot be reached: this process has no resources left for its connection: Too many open files"
     assert [line.partition("; ")[0] for line in result.lines] == [told] * 2
 

@@ -98,8 +98,9 @@ def hold_out(site: Site, job: Running, gate: Gate, count: int) -> None:
     assert result.lines[:3] == ANSWER
 
 
-@pytest.mark.parametrize("face", FACES)
-@pytest.mark.parametrize("transport", sorted({"unix", "shared_memory"} & STREAMS.keys()))
+@pytest.mark.parametrize(
+    ("face", "transport"), [*zip(FACES, sorted({"unix", "shared_memory"} & STREAMS.keys()), strict=False)]
+)
 def test_unix_sockets(site: Site, face: str, transport: str) -> None:
     """The ports are those of the launcher, one of which is for viewers, and of each rank."""
     gate = Gate(site.directory)
@@ -108,10 +109,9 @@ def test_unix_sockets(site: Site, face: str, transport: str) -> None:
     hold_out(site, job, gate, 2 + 3)
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_tcp_ports(site: Site, face: str) -> None:
+def test_tcp_ports(site: Site) -> None:
     gate = Gate(site.directory)
-    program = site.program(in_face(face, PATIENT))
+    program = site.program(in_face("blocking", PATIENT))
     job = site.launch("-n", "3", program, gate.path, env={"AIOMPI_TRANSPORTS": "tcp"})
     hold_out(site, job, gate, 2 + 3)
 
@@ -148,7 +148,7 @@ MPI.Finalize()
 """
 
 
-@pytest.mark.parametrize("words", ["b''", "hello[:40]", "hello"], ids=["nothing", "half a hello", "as that rank"])
+@pytest.mark.parametrize("words", ["hello[:40]", "hello"], ids=["half a hello", "as that rank"])
 def test_a_stranger_does_not_hold_up_the_news_that_a_rank_has_left(site: Site, words: str) -> None:
     """It might have been that rank, whose messages are still to come. It may say so, if it knows the job."""
     env = {"AIOMPI_TRANSPORTS": "tcp", "AIOMPI_CONNECT_TIMEOUT": "3600"}

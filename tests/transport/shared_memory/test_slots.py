@@ -57,7 +57,7 @@ def allreduce(contributions, op=SUM):
     return (lambda comm: buffers.allreduce(comm, contributions[comm.rank], results[comm.rank], op)), results
 
 
-@pytest.mark.parametrize("size", [2, 3, 4, 8, 12, 33])
+@pytest.mark.parametrize("size", [2, 3, 33])
 def test_after_some_calls_nothing_is_sent(together, size):
     w = together(size)
     before = written(w)
@@ -193,7 +193,7 @@ def test_ranks_whose_long_buffers_have_gaps_make_the_same_calls_as_the_others(to
 
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("place", [0, FIRST_COMMUNICATORS + 1])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_calls_of_any_length_that_are_under_way_at_once_keep_their_order(apart, size, place, seed):
     """The ranks begin them when chance has it, also before they have slots, and with any specification."""
     w, dice = apart(size), random.Random(seed)
@@ -224,7 +224,7 @@ def test_long_vectors_that_the_core_cannot_combine_go_by_messages(together):
     before = written(w)
     for contributions, op in (
         ([np.full(ROOM // 8, rank + 1j) for rank in range(3)], SUM),
-        ([np.full(ROOM, rank + 1, "u8") for rank in range(3)], Op.Create(join)),
+        ([np.full(ROOM // 8 + 1, rank + 1, "u8") for rank in range(3)], Op.Create(join)),
     ):
         call, results = allreduce(contributions, op)
         everyone(w, call)
@@ -234,7 +234,7 @@ def test_long_vectors_that_the_core_cannot_combine_go_by_messages(together):
 
 
 @pytest.mark.spec("S4.9.6-1", "S4.9.4-3")
-@pytest.mark.parametrize("size", [2, 3, 4, 5, 12])
+@pytest.mark.parametrize("size", [2, 3, 4, 12])
 def test_contributions_are_combined_in_the_order_of_ranks(together, size):
     w = together(size)
     call, results = allreduce([np.array([rank + 1, 0], "u8") for rank in range(size)], Op.Create(join))
@@ -272,12 +272,12 @@ def test_a_contribution_in_place_is_taken_before_the_result_comes(together):
 
 @pytest.mark.spec("S4.7-1", "S4.8-1")
 @pytest.mark.parametrize("collective", [allgathered, exchanged, scattered, summed, reduced, scanned])
-@pytest.mark.parametrize("size", [2, 3, 4, 7, 12])
+@pytest.mark.parametrize("size", [2, 3, 4, 7])
 def test_blocks_of_all_are_without_messages_too(together, collective, size):
     w = together(size)
     before = written(w)
     for in_place, count in itertools.product((False, True), (0, 1, ROOM // 8 // size)):
-        for _ in range(3):
+        for _ in range(2):
             assert collective(w, "shm", count, in_place), (in_place, count)
         assert written(w) == before, (in_place, count)
 
@@ -478,6 +478,15 @@ def test_what_a_rank_has_posted_before_it_died_counts(together):
     assert early.result() is None
 
 
+@pytest.fixture
+def shallow():
+    """Calls that lie in each other soon are too many."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(300)
+    yield
+    sys.setrecursionlimit(before)
+
+
 def test_a_rank_that_dies_ends_any_number_of_calls(together):
     w = together(2)
     requests = [buffers.barrier(w.comms[0]) for _ in range(sys.getrecursionlimit())]
@@ -485,7 +494,7 @@ def test_a_rank_that_dies_ends_any_number_of_calls(together):
     assert {type(request.exception()) for request in requests} == {errors.ProcessFailedError}
 
 
-def test_any_number_of_calls_leave_it_at_messages(together):
+def test_any_number_of_calls_leave_it_at_messages(together, shallow):
     w = together(2)
     too_long, call = np.zeros(ROOM + 1, "B"), buffers.allreduce.using("shm")
     requests = []
@@ -700,7 +709,7 @@ def other_content(w, call, content, length):
     return waiting.exception()
 
 
-@pytest.mark.parametrize("length", [0, 1, 63, 65, 2**40])
+@pytest.mark.parametrize("length", [0, 65, 2**40])
 @pytest.mark.parametrize(
     "call",
     [
@@ -718,7 +727,7 @@ def test_a_slot_that_has_another_length_than_it_claims(together, call, length):
     assert f"rank 1 sent {min(length, room(0))} bytes where 64 are expected here" in str(error)
 
 
-@pytest.mark.parametrize("length", [2, 15, 200, 4096, 2**40])
+@pytest.mark.parametrize("length", [2, 200, 2**40])
 @pytest.mark.parametrize(
     "call",
     [
