@@ -16,7 +16,7 @@ from aiompi_launcher.job.actions import Closed, Due, Hangup, Loss, Note, Send, S
 from aiompi_launcher.job.failures import SETTLE
 from aiompi_launcher.net.control import MAX_UNREAD
 from support.job_table import JobTable
-from support.jobs import FACES, KEY, NEAREST, Site, in_face
+from support.jobs import KEY, NEAREST, Site, in_face
 
 
 def survivors(size: int = 3, *, spawned: bool = True) -> JobTable:
@@ -47,6 +47,7 @@ def test_others_are_told_soon_and_what_is_left_is_ended() -> None:
     """As when a child of the rank has its connection, or its process has closed it and goes on."""
     closed, exited = survivors(), survivors()
     closed.receive(1, Closed())
+    assert StartTimer(Timer(Due.REPORT, (1,)), SETTLE) in closed.done, "the user is told later"
     closed.expire(Due.TELL)
     assert told(closed)[0] == (0, "closed its connection to the launcher without calling Finalize")
     closed.expire(Due.REPORT)
@@ -70,13 +71,6 @@ def test_a_rank_says_why_it_ends() -> None:
     fixture.receive(1, control.Failed(0, "failed: ValueError: x"), Closed())
     fixture.exit(1, 1)
     assert told(fixture) == [(rank, "failed: ValueError: x") for rank in (0, 2)]
-
-
-def test_what_a_failed_rank_sends_is_not_read() -> None:
-    fixture = survivors()
-    fixture.exit(1, 1)
-    fixture.expire(Due.TELL)
-    assert fixture.receive(1, control.Revoke(0, 1), control.Finalize(), control.Abort(4, "no")) == []
 
 
 @pytest.mark.parametrize(("statuses", "code"), [((3, 4), 3), ((-9, 4), 137), ((3, 0), 0)])
@@ -133,12 +127,6 @@ def test_breaking_the_protocol_of_agreements_fails_the_rank() -> None:
     assert told(fixture)[0][1].startswith("broke the control protocol: rank 1 takes part in an agreement twice")
 
 
-def test_settling_takes_longer_than_telling() -> None:
-    fixture = survivors()
-    fixture.receive(1, Closed())
-    assert StartTimer(Timer(Due.REPORT, (1,)), SETTLE) in fixture.done
-
-
 def test_a_rank_that_is_stuck_is_expelled_and_told() -> None:
     for spawned in (True, False):
         fixture = survivors(spawned=spawned)
@@ -152,7 +140,8 @@ def test_a_rank_that_is_stuck_is_expelled_and_told() -> None:
             fixture.receive(1, Closed())
             fixture.exit(1, -9)
         assert told(fixture) == [(rank, "was stopped for 2 s") for rank in (0, 2)]
-        assert fixture.receive(1, control.Revoke(0, 1), control.Finalize()) == []
+        unread = control.Revoke(0, 1), control.Finalize(), control.Abort(4, "no")
+        assert fixture.receive(1, *unread) == [], "what a failed rank sends is not read"
         fixture.job.stuck(1, "again")
         assert fixture.collect() == []
 
@@ -337,8 +326,9 @@ print(caught in (MPI.ERR_PROC_FAILED, MPI.ERR_REVOKED), smaller.size, total, wor
 """
 
 
-@pytest.mark.parametrize("transport", [*{NEAREST: None, "unix": None, "tcp": None}])
-@pytest.mark.parametrize("nbytes", [8, 300_000])
+@pytest.mark.parametrize(
+    ("transport", "nbytes"), [(NEAREST, 8), (NEAREST, 300_000), ("unix", 8), ("tcp", 300_000)], ids=str
+)
 def test_a_rank_is_killed_in_collectives(site: Site, transport: str, nbytes: int) -> None:
     program = LOSES.format(nbytes=nbytes, end="time.sleep(0.05); os.kill(os.getpid(), signal.SIGKILL)")
     result = site.launch(
@@ -372,48 +362,46 @@ sys.stdout.write(f"{comm.size}" + chr(10))
 """
 
 
-@pytest.mark.parametrize("face", FACES)
-def test_one_of_many_ranks_is_killed_in_collectives_of_short_objects(site: Site, face: str) -> None:
-    program = in_face(face, MANY if face == "native" else MANY.replace("async def", "def"))
-    result = site.launch("-n", "12", "--on-failure=continue", site.program(program)).finish()
+def test_one_of_many_ranks_is_killed_in_collectives_of_short_objects(site: Site) -> None:
+    result = site.launch("-n", "12", "--on-failure=continue", site.program(in_face("native", MANY))).finish()
     assert (result.code, result.lines) == (0, ["11"] * 11), result.err
 
 
 @pytest.mark.parametrize(
-    ("end", "cause"),
+    ("end", "cause", "words", "env"),
     [
-        ("raise ValueError('broken')", "failed: ValueError: broken"),
-        ("sys.exit(7)", "exited with status 7"),
-        ("os._exit(0)", "exited with status 0 without calling Finalize"),
+        ("raise ValueError('broken')", "failed: ValueError: broken", ["-disable-auto-cleanup"], {}),
+        ("sys.exit(7)", "exited with status 7", ["--on-failure=continue"], {"AIOMPI_ON_FAILURE": "abort"}),
+        (
+            "os._exit(0)",
+            "exited with status 0 without calling Finalize",
+            [],
+            {"AIOMPI_ON_FAILURE": "continue"},
+        ),
     ],
+    ids=["exception", "status", "no Finalize"],
 )
-def test_how_a_rank_ends(site: Site, end: str, cause: str) -> None:
-    result = site.launch("-n", "3", "-disable-auto-cleanup", site.program(LOSES.format(nbytes=8, end=end))).finish()
+def test_how_a_rank_ends(site: Site, end: str, cause: str, words: list[str], env: dict[str, str]) -> None:
+    """The job goes on if an option says so, or else the environment."""
+    result = site.launch("-n", "3", *words, site.program(LOSES.format(nbytes=8, end=end)), env=env).finish()
     assert (result.code, result.lines) == (0, ["True 2 1 (2,)"] * 2)
     assert f"aiompi-launch: rank 2 {cause}; the job goes on without it" in result.err
 
 
-def test_default_comes_from_the_environment(site: Site) -> None:
-    env = {"AIOMPI_ON_FAILURE": "continue"}
-    result = site.run(3, LOSES.format(nbytes=8, end="os._exit(1)"), env=env)
-    assert (result.code, result.lines) == (0, ["True 2 1 (2,)"] * 2)
-    assert (
-        site.launch("-n", "3", "--on-failure=abort", site.program(LOSES.format(nbytes=8, end="os._exit(1)")), env=env)
-        .finish()
-        .code
-        == 1
-    )
-    result = site.run(1, "", env={"AIOMPI_ON_FAILURE": "maybe"})
+def test_jobs_that_do_not_survive(site: Site) -> None:
+    program = site.program(LOSES.format(nbytes=8, end="os._exit(3)"))
+    words = ("-n", "3", "--on-failure=abort", program)
+    assert site.launch(*words, env={"AIOMPI_ON_FAILURE": "continue"}).finish().code == 3
+    result = site.launch(program, env={"AIOMPI_ON_FAILURE": "maybe"}).finish()
     assert (result.code, "on_failure cannot be 'maybe': it is abort or continue" in result.err) == (1, True)
-    result = site.launch("--client", "0", "localhost:1", "--on-failure=continue", site.program("")).finish()
+    result = site.launch("--client", "0", "localhost:1", "--on-failure=continue", program).finish()
     assert (result.code, "a job with other IMPI clients cannot survive failures" in result.err) == (1, True)
 
 
 def test_end_of_a_user_who_stops_the_job(site: Site) -> None:
-    job = site.launch("-n", "3", "--on-failure=continue", site.program("from aiompi import MPI\n"
-        "MPI.COMM_WORLD.Barrier(); print('in', flush=True); MPI.COMM_WORLD.recv()"))  # fmt: skip
-    for _ in range(3):
-        job.expect("in")
+    program = "from aiompi import MPI\nMPI.COMM_WORLD.Barrier(); print('in', flush=True); MPI.COMM_WORLD.recv()"
+    job = site.launch("-n", "2", "--on-failure=continue", site.program(program))
+    job.expect("in", 2)
     job.signal(signal.SIGINT)
     assert job.finish().code == 128 + signal.SIGINT
 
@@ -460,27 +448,23 @@ except MPI.ProcessFailedError as error:
 """
 
 
-@pytest.mark.parametrize("transport", [NEAREST, "tcp"])
-def test_a_stopped_rank_is_expelled(site: Site, transport: str) -> None:
-    env = {"AIOMPI_HEARTBEAT": "0.5", "AIOMPI_TRANSPORTS": transport}
+def test_a_stopped_rank_is_expelled(site: Site) -> None:
+    """Or ends a job that does not survive."""
     program = site.program(STOPS.format(end="os.kill(os.getpid(), signal.SIGSTOP)"))
-    result = site.launch("-n", "3", "--on-failure=continue", program, env=env).finish()
     cause = "was stopped for 0.5 s (AIOMPI_HEARTBEAT)"
+    env = {"AIOMPI_HEARTBEAT": "0.5", "AIOMPI_TRANSPORTS": "tcp"}
+    result = site.launch("-n", "3", "--on-failure=continue", program, env=env).finish()
     assert (result.code, result.lines) == (0, [f"rank 1 is gone: {cause} 2"] * 2)
     assert result.err == f"aiompi-launch: rank 1 {cause}; the job goes on without it\n"
-    result = site.launch("-n", "3", program, env=env).finish()
+    result = site.launch("-n", "3", program, env=env | {"AIOMPI_TRANSPORTS": NEAREST}).finish()
     assert (result.code, result.err) == (1, f"aiompi-launch: rank 1 {cause}\n")
 
 
-@pytest.mark.parametrize(
-    "busy", ["sum(range(4 * 10**7))", "end = time.monotonic() + 1.5\n    while time.monotonic() < end: pass"]
-)
 @pytest.mark.parametrize("transport", [NEAREST, "tcp"])
-def test_a_rank_that_computes_is_not_stuck(site: Site, transport: str, busy: str) -> None:
+def test_a_rank_that_computes_is_not_stuck(site: Site, transport: str) -> None:
     """Also in C code that holds the GIL."""
     env = {"AIOMPI_HEARTBEAT": "0.2", "AIOMPI_TRANSPORTS": transport}
-    program = STOPS.format(end=busy)
-    assert site.run(3, program, env=env).lines == ["in time"] * 3
+    assert site.run(3, STOPS.format(end="sum(range(2 * 10**7))"), env=env).lines == ["in time"] * 3
 
 
 def test_a_short_stop_is_survived(site: Site) -> None:
