@@ -20,22 +20,6 @@ RANK = str(Path(__file__).parent / "programs" / "rank.py")
 FULL = ["join", "card", "cards", "finalize", "finalized"]
 
 
-def test_ranks_that_speak_to_the_launcher(launch, rank):
-    result = launch("-n", "3", rank, *FULL, "1:print=done")
-    assert (result.returncode, result.stdout, result.stderr) == (0, "done\n", "")
-
-
-def test_ranks_that_never_use_mpi(launch):
-    result = launch("-n", "3", "sh", "-c", "echo $AIOMPI_RANK of $AIOMPI_SIZE")
-    assert result.returncode == 0
-    assert sorted(result.stdout.splitlines()) == ["0 of 3", "1 of 3", "2 of 3"]
-
-
-def test_the_fence_holds_until_all_have_finalized_or_left(launch, rank):
-    result = launch("-n", "3", rank, *FULL[:3], "1:leave", "0:left=1", "2:left=1", *(f"{r}:finalize" for r in "02"))
-    assert result.returncode == 0
-
-
 def test_what_a_rank_finds_in_its_environment(launch, home: Path):
     script = "import os, json; print(json.dumps({k: v for k, v in os.environ.items() if k.startswith('AIOMPI')}))"
     result = launch("-n", "2", sys.executable, "-c", script)
@@ -86,48 +70,40 @@ def test_a_long_start_has_a_bar_in_a_terminal(site: Site) -> None:
         assert terminal.screen.text.strip() == ""
 
 
-@pytest.mark.parametrize("program", [("sh", "-c", "env"), ("-m", "list_environment")])
-def test_a_rank_is_described_as_by_mpich_and_by_no_other_launcher(launch, program, tmp_path: Path, monkeypatch):
+def test_a_rank_is_described_as_by_mpich_and_by_no_other_launcher(launch, tmp_path: Path, monkeypatch):
     """Executed and forked ranks, of several programs, also when another launcher has started this one."""
     (tmp_path / "list_environment.py").write_text("import os\nfor item in os.environ.items(): print(*item, sep='=')\n")
     others = "PMI_FD PMI_PORT PMI_ID PMIX_RANK PMIX_SERVER_URI41 OMPI_COMM_WORLD_RANK HYDI_CONTROL_FD PALS_RANKID"
     for name in ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", *others.split()):
         monkeypatch.setenv(name, "7")
-    section = ("--wdir", str(tmp_path), *program)
-    result = launch("--output-dir", str(tmp_path / "out"), "-n", "2", *section, ":", "-n", "1", *section)
+    forked = ("-n", "2", "--wdir", str(tmp_path), "-m", "list_environment")
+    result = launch("--output-dir", str(tmp_path / "out"), *forked, ":", "-n", "2", "sh", "-c", "env")
     assert result.returncode == 0, result.stderr
-    for rank in range(3):
+    for rank in range(4):
         lines = (tmp_path / "out" / f"rank.{rank}.out").read_text().splitlines()
         found = dict(
             line.split("=", 1) for line in lines if line.startswith(("PMI", "MPI_LOCAL", "OMPI", "MV2", "HYDI"))
         )
-        local = {"MPI_LOCALRANKID": str(rank), "MPI_LOCALNRANKS": "3"}
-        assert found == {"PMI_RANK": str(rank), "PMI_SIZE": "3", **local}
+        local = {"MPI_LOCALRANKID": str(rank), "MPI_LOCALNRANKS": "4"}
+        assert found == {"PMI_RANK": str(rank), "PMI_SIZE": "4", **local}
 
 
-def test_every_job_has_a_key_of_its_own(launch):
-    first, second = (launch("-n", "1", "printenv", "AIOMPI_KEY") for _ in range(2))
-    assert first.stdout != second.stdout
-
-
-def test_the_key_is_on_no_command_line_and_in_no_log(launch, rank):
-    script = "echo $AIOMPI_KEY; cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' '"
+def test_what_only_the_ranks_find(launch):
+    """The directory of the job is private; its key is on no command line and in no log."""
+    script = (
+        """echo $AIOMPI_KEY; stat -c %a "$XDG_RUNTIME_DIR"/aiompi-*; cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' '"""
+    )
     result = launch("-v", "sh", "-c", script)
-    key, _, others = result.stdout.partition("\n")
-    assert len(key) == 64
+    key, mode, others = result.stdout.split("\n", 2)
+    assert (len(key), mode) == (64, "700")
     assert "aiompi_launcher" in others
     assert key not in others + result.stderr
 
 
-def test_several_programs(launch):
-    result = launch("-n", "1", "echo", "first", ":", "-n", "2", "sh", "-c", "echo second $AIOMPI_RANK")
-    assert sorted(result.stdout.splitlines()) == ["first", "second 1", "second 2"]
-
-
-def test_environment_and_working_directory_of_each_section(launch, tmp_path: Path):
-    line = ["-x", "A=1", "--wdir", str(tmp_path), "sh", "-c", "echo $A $B $PWD", ":"]
-    result = launch(*line, "--env", "B=2", "sh", "-c", "echo $A $B $PWD", env={"B": "b"})
-    assert sorted(result.stdout.splitlines()) == sorted([f"1 b {tmp_path}", f"2 {os.getcwd()}"])
+def test_programs_with_environments_and_working_directories_of_their_own(launch, tmp_path: Path):
+    line = ["-x", "A=1", "--wdir", str(tmp_path), "sh", "-c", "echo $AIOMPI_RANK $A $B $PWD", ":"]
+    result = launch(*line, "-n", "2", "--env", "B=2", "sh", "-c", "echo $AIOMPI_RANK $A $B $PWD", env={"B": "b"})
+    assert sorted(result.stdout.splitlines()) == [f"0 1 b {tmp_path}", f"1 2 {os.getcwd()}", f"2 2 {os.getcwd()}"]
 
 
 def test_python_files_and_modules_are_run_by_this_python(launch, tmp_path: Path):
@@ -136,7 +112,7 @@ def test_python_files_and_modules_are_run_by_this_python(launch, tmp_path: Path)
     assert sorted(result.stdout.splitlines()) == [f"{sys.executable} -x", f"{sys.executable} -y"]
 
 
-@pytest.mark.parametrize("content", ["", "one\ntwo\n", "x" * 300_000])
+@pytest.mark.parametrize("content", ["", "x" * 300_000], ids=len)
 def test_standard_input_goes_to_rank_0_only(launch, content: str):
     result = launch("-n", "3", "sh", "-c", "wc -c", input=content)
     assert sorted(map(int, result.stdout.split())) == [0, 0, len(content)]
@@ -173,11 +149,6 @@ def test_output_directory(launch, tmp_path: Path):
     assert names == {"rank.0.out": "out 0\n", "rank.0.err": "err\n", "rank.1.out": "out 1\n", "rank.1.err": "err\n"}
 
 
-def test_large_output_arrives_complete(launch):
-    result = launch("-n", "2", "seq", "1", "50000")
-    assert sorted(map(int, result.stdout.split())) == sorted([*range(1, 50001)] * 2)
-
-
 def test_nobody_reads_the_output(launch):
     command = launch.start("-n", "2", "yes")
     assert command.line() == "y"
@@ -206,15 +177,16 @@ def test_output_to_a_file_and_both_streams_in_one(launch, tmp_path: Path):
 
 
 def test_without_standard_descriptors(launch, tmp_path: Path):
-    result = launch("-n", "2", "true", program="-m aiompi_launcher")
-    assert result.returncode == 0
     script = "import os, sys; os.closerange(0, 3); from aiompi_launcher.cli import main; sys.exit(main())"
-    running = launch.start("-c", script, "-n", "2", "sh", "-c", f"ls -l /proc/self/fd > {tmp_path}/$AIOMPI_RANK")
-    assert running.end().returncode in (0, 2)
+    words = ("-n", "2", "sh", "-c", f"echo $AIOMPI_RANK >{tmp_path}/$AIOMPI_RANK")
+    assert launch(*words, program=f"-c {script}").returncode == 0
+    assert [(tmp_path / name).read_text() for name in "01"] == ["0\n", "1\n"]
 
 
 def test_verbose(launch, rank):
-    lines = launch("-v", "-n", "2", rank, *FULL).stderr.splitlines()
+    result = launch("-v", "-n", "2", rank, *FULL, "1:print=done")
+    assert (result.returncode, result.stdout) == (0, "done\n")
+    lines = result.stderr.splitlines()
     assert sum("runs as process" in line for line in lines) == 2
     assert sum("has joined" in line for line in lines) == 2
     assert all(line.startswith("aiompi-launch: ") for line in lines)
@@ -222,7 +194,7 @@ def test_verbose(launch, rank):
 
 def test_many_ranks(launch):
     result = launch("-n", "64", "sh", "-c", "echo $AIOMPI_RANK")
-    assert result.returncode == 0
+    assert (result.returncode, result.stderr) == (0, "")
     assert sorted(map(int, result.stdout.split())) == list(range(64))
 
 
@@ -254,10 +226,10 @@ def hesitates(module: str, kind: str, name: str) -> str:
 
 def test_ranks_are_accepted_while_others_are_started(launch, rank):
     until_joined = hesitates("job.connections", "RankConnections", "on_join")
-    words = ("-v", "-n", "1", rank, "join", "pause", ":", "-n", "400", "true")
+    words = ("-v", "-n", "1", rank, "join", "pause", ":", "-n", "200", "true")
     lines = launch(*words, program=until_joined).stderr.splitlines()
     joined = next(number for number, line in enumerate(lines) if "rank 0 has joined" in line)
-    assert any("rank 400 runs as process" in line for line in lines[joined:])
+    assert any("rank 200 runs as process" in line for line in lines[joined:])
 
 
 def test_no_rank_is_started_in_a_job_that_ends(launch, rank):
@@ -280,10 +252,10 @@ def test_a_signal_while_ranks_are_started(launch):
     assert "rank 599 runs" not in result.stderr
 
 
-def test_two_jobs_at_once(launch, rank, home: Path, wait_until):
-    first, second = (launch.start("-n", "2", "-v", rank, *FULL[:3], "print=up", "pause") for _ in range(2))
-    for running in (first, second):
-        assert [running.line(), running.line()] == ["up", "up"]
+def test_two_jobs_at_once(launch, home: Path):
+    """Each rank has a key of its own."""
+    first, second = (launch.start("-n", "2", "sh", "-c", "echo $AIOMPI_KEY; exec sleep 100") for _ in range(2))
+    assert len({running.line() for running in (first, first, second, second)} - {""}) == 4
     assert len(list(home.iterdir())) == 2
     first.signal(15)
     assert first.end().returncode == 143
@@ -302,23 +274,21 @@ def test_a_stale_directory_is_removed(launch, home: Path):
     assert not stale.exists()
 
 
-def test_the_directory_of_the_job_is_private(launch, home: Path):
-    result = launch("sh", "-c", 'stat -c %a "$XDG_RUNTIME_DIR"/aiompi-*')
-    assert result.stdout == "700\n"
-
-
 def test_background_processes_do_not_outlive_the_job(launch, is_gone, wait_until):
     result = launch("sh", "-c", "sleep 1000 & echo $!")
     assert result.returncode == 0
     wait_until(lambda: is_gone(int(result.stdout)), "the process in the background has ended")
 
 
-@pytest.mark.parametrize("words", [("-n", "2", "echo", "started"), ("--serve", "2"), ("--server", "1")])
 @pytest.mark.parametrize(
-    ("variable", "complaint"),
-    [("AIOMPI_TRANSPORTS", "transports lists names of transports and cannot have x"), ("AIOMPI_RING_SIZE", "AIOMPI_R")],
+    ("words", "variable", "complaint"),
+    [
+        (("-n", "2", "echo", "started"), "AIOMPI_RING_SIZE", "AIOMPI_R"),
+        (("--serve", "2"), "AIOMPI_TRANSPORTS", "transports lists names of transports and cannot have x"),
+        (("--server", "1"), "AIOMPI_RING_SIZE", "AIOMPI_R"),
+    ],
 )
-def test_wrong_settings_are_told_once_and_start_nothing(launch, words, variable: str, complaint: str):
+def test_wrong_settings_are_told_once_and_start_nothing(launch, words: tuple[str, ...], variable: str, complaint: str):
     result = launch(*words, env={variable: "x", "IMPI_AUTH_NONE": "1"})
     assert (result.returncode, result.stdout, len(result.stderr.splitlines())) == (1, "", 1)
     assert result.stderr.startswith(f"aiompi-launch: {complaint}")
@@ -380,8 +350,8 @@ def test_a_deleted_working_directory(tmp_path: Path):
 
 @pytest.mark.parametrize("tags", [("", ""), ("[0] ", "[1] ")])
 def test_long_lines_of_several_ranks_stay_whole(launch, tags: tuple[str, str]):
-    script = "for n in 1 2; do head -c 3000000 /dev/zero | tr '\\0' $AIOMPI_RANK; echo; done"
+    script = "for n in 1 2; do head -c 1500000 /dev/zero | tr '\\0' $AIOMPI_RANK; echo; done"
     result = launch(*["--tag-output"][: len(tags[0])], "-n", "2", "sh", "-c", script)
     assert (result.returncode, result.stderr) == (0, "")
     lines = sorted(result.stdout.split("\n"))
-    assert lines == ["", *(tag + digit * 3_000_000 for tag, digit in zip(tags, "01", strict=True) for _ in range(2))]
+    assert lines == ["", *(tag + digit * 1_500_000 for tag, digit in zip(tags, "01", strict=True) for _ in range(2))]
