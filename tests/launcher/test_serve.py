@@ -106,36 +106,27 @@ def test_the_limit_for_joining_ends_nothing_once_all_have_joined(serve, joiner):
     assert expires(in_time)
 
 
-def test_a_wanted_rank(serve, joiner):
+def test_wanted_ranks_and_ranks_too_many(serve, joiner):
     running = serve("2")
     join = joiner(running.line())
     wanted = join("join", "1:print=one", *FULL[1:], rank=1)
     assert wanted.stdout.readline() == "one\n"
     refused = join("refused", rank=1)
     assert "rank 1 has joined already" in refused.communicate(timeout=LIMIT)[0]
-    other = join("join", "0:print=zero", *FULL[1:])
-    assert other.communicate(timeout=LIMIT)[0] == "zero\n"
-    assert running.end().returncode == 0
-
-
-def test_a_rank_too_many(serve, joiner):
-    running = serve("1")
-    join = joiner(running.line())
-    first = join(*FULL[:3], "print=up", "read", "leave")
-    assert first.stdout.readline() == "up\n"
+    other = join("join", "0:print=zero", *FULL[1:3], "read", "leave")
+    assert other.stdout.readline() == "zero\n"
     assert "the job is complete" in join("refused").communicate(timeout=LIMIT)[0]
-    first.communicate("\n", timeout=LIMIT)
-    assert running.end().returncode == 0
+    other.communicate("\n", timeout=LIMIT)
+    assert [wanted.wait(LIMIT), other.wait(LIMIT), running.end().returncode] == [0, 0, 0]
 
 
 def test_a_rank_that_dies(serve, joiner):
-    running = serve("3", "--on-failure=abort")
+    running = serve("2", "--on-failure=abort")
     join = joiner(running.line())
-    survivors = [join(*FULL[:3], "aborted", rank=rank) for rank in (0, 2)]
+    survivor = join(*FULL[:3], "aborted", rank=0)
     join(*FULL[:3], "kill=9", rank=1)
-    for process in survivors:
-        out, _ = process.communicate(timeout=LIMIT)
-        assert "rank 1 closed its connection to the launcher without calling Finalize" in out
+    out, _ = survivor.communicate(timeout=LIMIT)
+    assert "rank 1 closed its connection to the launcher without calling Finalize" in out
     result = running.end()
     assert result.returncode == 1
     assert "rank 1 closed its connection" in result.stderr
@@ -148,28 +139,22 @@ def test_abort_becomes_the_exit_code(serve, joiner):
     assert (result.returncode, result.stderr) == (9, "aiompi-launch: enough\n")
 
 
-def test_wrong_key(serve, joiner):
-    running = serve("1")
-    join = joiner(running.line())
-    assert join("join", key="cd" * 32).wait(LIMIT) != 0
-    assert "is its key the right one?" in running.error_line()
-    assert join(*FULL).wait(LIMIT) == 0
-    assert running.end().returncode == 0
-
-
-def test_a_new_key_is_kept_in_a_private_file(launch, joiner, home: Path):
+def test_a_new_key_is_kept_in_a_private_file_and_no_other_lets_in(launch, joiner, home: Path):
     running = launch.start("--serve", "1")
     found = re.fullmatch(r"aiompi-launch: AIOMPI_KEY_FILE=(.*)", running.error_line())
     assert found
     path = Path(found[1])
     assert path.is_relative_to(home)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert joiner(running.line())(*FULL, key=path.read_text().strip()).wait(LIMIT) == 0
+    join = joiner(running.line())
+    assert join("join", key="cd" * 32).wait(LIMIT) != 0
+    assert "is its key the right one?" in running.error_line()
+    assert join(*FULL, key=path.read_text().strip()).wait(LIMIT) == 0
     assert running.end().returncode == 0
     assert not path.exists()
 
 
-@pytest.mark.parametrize("key", ["", "xyz", "ab"])
+@pytest.mark.parametrize("key", ["", "ab"])
 def test_a_key_that_is_none(launch, key: str):
     result = launch("--serve", "1", env={"AIOMPI_KEY": key})
     assert (result.returncode, result.stdout) == (1, "")
@@ -177,17 +162,18 @@ def test_a_key_that_is_none(launch, key: str):
     assert not key or f"'{key}'" not in result.stderr
 
 
-@pytest.mark.parametrize("data", [b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 1_000_000, b"aiompi\0\1" + b"\xff" * 500])
-def test_strangers(serve, joiner, data: bytes):
+def test_strangers(serve, joiner):
     running = serve("1")
     host, _, port = (address := running.line()).rpartition(":")
-    with socket.create_connection((host, int(port))) as silent, socket.create_connection((host, int(port))) as loud:
-        loud.settimeout(LIMIT)
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            loud.sendall(data)
-            while loud.recv(4096):
-                pass
-        assert "dropped a connection from 127.0.0.1" in running.error_line()
+    with socket.create_connection((host, int(port))) as silent:
+        for data in (b"GET / HTTP/1.0\r\n\r\n", b"\xff" * 1_000_000, b"aiompi\0\1" + b"\xff" * 500):
+            with socket.create_connection((host, int(port))) as loud:
+                loud.settimeout(LIMIT)
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    loud.sendall(data)
+                    while loud.recv(4096):
+                        pass
+            assert "dropped a connection from 127.0.0.1" in running.error_line(), data[:10]
         assert joiner(address)(*FULL).wait(LIMIT) == 0
         assert running.end().returncode == 0
         assert silent.recv(1) == b""
@@ -202,13 +188,12 @@ def test_the_time_for_the_proof_of_the_key_is_limited(serve):
     assert "did not prove the key of the job in time" in running.error_line()
 
 
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals(serve, joiner, signum: int, code: int):
+def test_a_signal(serve, joiner):
     running = serve("2")
     rank = joiner(running.line())("join", "print=in", "aborted")
     assert rank.stdout.readline() == "in\n"
-    running.signal(signum)
-    assert running.end().returncode == code
+    running.signal(signal.SIGTERM)
+    assert running.end().returncode == 143
     assert "ended" in rank.communicate(timeout=LIMIT)[0] or rank.returncode == 0
 
 
