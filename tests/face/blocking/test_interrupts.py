@@ -18,7 +18,6 @@ def after(seconds, signum=signal.SIGINT):
     timer.start()
     return timer
 """
-LEVELS = pytest.mark.parametrize("level", ["funneled", "serialized", "multiple"])
 
 
 @pytest.mark.parametrize("core", ["native", "pure"])
@@ -84,10 +83,7 @@ for call in [
     assert job.out.splitlines() == ["True"] * 6
 
 
-@LEVELS
-def test_a_signal_just_before_a_sleep(site: Site, level: str) -> None:
-    """It ends the sleep, as one that has come to another thread does: the system has not ended a sleep for it."""
-    body = """
+SLEEP = """
 if rank == 0:
     stop = threading.Event()
     other = threading.Thread(target=stop.wait)
@@ -95,17 +91,42 @@ if rank == 0:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     signal.signal(signal.SIGUSR1, lambda *_: comm.send("by a handler", dest=0))
     after(0.2, signal.SIGUSR1)
-    print(comm.recv())
+    assert comm.recv() == "by a handler"
     stop.set()
+    other.join()
 comm.barrier()
 """
-    assert site.ok(2, HEAD + body, env={"AIOMPI_THREAD_LEVEL": level}).out == "by a handler\n"
 
 
-def test_a_signal_while_another_thread_works_for_the_main_thread(site: Site) -> None:
+def test_a_signal_just_before_a_sleep(site: Site) -> None:
+    """It ends the sleep, as one that has come to another thread does: the system has not ended a sleep for it."""
+    site.ok(2, HEAD + SLEEP)
+
+
+def test_signals_among_threads(site: Site) -> None:
+    """The main thread gets them, whatever the others do: they wait, work for the main thread, or poll."""
     body = """
+def handled():
+    come.append(True)
+    comm.send("well", dest=0)
+
+def poll():
+    while not come:
+        comm.iprobe(tag=1)
+        time.sleep(0)
+
+def operation(a, b, datatype):
+    time.sleep(0.5)
+    return a + b
+
+def receive(*words):
+    received.append(comm.recv(*words))
+
+come, received = [], []
+signal.signal(signal.SIGUSR1, lambda *_: handled())
 if rank == 0:
-    other = threading.Thread(target=lambda: print(comm.recv(tag=1)))
+    # another thread works for the main thread
+    other = threading.Thread(target=receive, args=(None, 0, 1))
     other.start()
     time.sleep(0.1)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -113,62 +134,38 @@ if rank == 0:
     try:
         comm.recv(tag=2)
     except KeyboardInterrupt:
-        comm.send("well", dest=0, tag=1)
+        comm.send("worked", dest=0, tag=1)
     other.join()
-comm.barrier()
-"""
-    assert site.ok(2, HEAD + body, env={"AIOMPI_THREAD_LEVEL": "multiple"}).out == "well\n"
+    assert received == ["worked"]
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
+    # another thread polls
+    other = threading.Thread(target=poll)
+    other.start()
+    after(0.1, signal.SIGUSR1)
+    assert comm.recv() == "well"
+    other.join()
 
-def test_an_interrupt_while_another_thread_waits(site: Site) -> None:
-    """The main thread gets it, and not the thread that serves the signals."""
-    body = """
-def operation(a, b, datatype):
-    time.sleep(0.5)
-    return a + b
-
-def wait():
-    print(comm.recv(source=1))
-
-if rank == 0:
-    other = threading.Thread(target=wait)
+    # another thread waits, and not the thread that serves the signals gets the interrupt
+    other = threading.Thread(target=receive, args=(None, 1))
     other.start()
     time.sleep(0.1)
-    timer = after(0.2)
+    after(0.2)
     try:
         MPI.Op.Create(operation)(1, 2)
         time.sleep(10)
     except KeyboardInterrupt:
-        comm.send("well", dest=1)
+        comm.send("waited", dest=1)
     other.join()
+    assert received == ["worked", "waited"]
 else:
     comm.send(comm.recv(source=0), dest=0)
 """
-    assert site.ok(2, HEAD + body, env={"AIOMPI_THREAD_LEVEL": "multiple"}).out == "well\n"
-
-
-def test_a_thread_that_polls_takes_no_signal_of_the_main_thread(site: Site) -> None:
-    body = """
-def poll():
-    while not come:
-        comm.iprobe(tag=1)
-        time.sleep(0)
-
-come = []
-signal.signal(signal.SIGUSR1, lambda *_: (come.append(True), comm.send("well", dest=0)))
-if rank == 0:
-    other = threading.Thread(target=poll)
-    other.start()
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    after(0.1, signal.SIGUSR1)
-    print(comm.recv())
-    other.join()
-comm.barrier()
-"""
-    assert site.ok(2, HEAD + body, env={"AIOMPI_THREAD_LEVEL": "multiple"}).out == "well\n"
+    site.ok(2, HEAD + SLEEP + body, env={"AIOMPI_THREAD_LEVEL": "multiple"})
 
 
 def test_an_error_and_a_result_go_before_an_interrupt(site: Site) -> None:
+    """And Finalize goes on when it is called again."""
     body = """
 def operation(a, b, datatype):
     signal.raise_signal(signal.SIGINT)
@@ -177,7 +174,7 @@ def operation(a, b, datatype):
 def reduce(value):
     return MPI.Op.Create(operation)(1, value)
 
-for value in 0, 1:
+for value in (0, 1) if rank == 0 else ():
     result = None
     try:
         try:
@@ -186,13 +183,7 @@ for value in 0, 1:
             time.sleep(10)
     except KeyboardInterrupt as error:
         print(repr(error.__context__), result)
-"""
-    lines = site.ok(1, HEAD + body).out.splitlines()
-    assert lines == ["ZeroDivisionError('integer division or modulo by zero') None", "None 1"]
-
-
-def test_an_interrupted_finalize_goes_on(site: Site) -> None:
-    body = """
+comm.barrier()
 if rank == 0:
     after(0.2)
     try:
@@ -200,11 +191,12 @@ if rank == 0:
     except KeyboardInterrupt:
         comm = None
         MPI.Finalize()
-    print(MPI.Is_finalized())
+        print("again:", MPI.Is_finalized())
 else:
     time.sleep(0.5)
 """
-    assert site.ok(2, HEAD + body).out == "True\n"
+    lines = site.ok(2, HEAD + body).out.splitlines()
+    assert lines == ["ZeroDivisionError('integer division or modulo by zero') None", "None 1", "again: True"]
 
 
 def test_signals_after_the_end_write_nowhere(site: Site) -> None:
@@ -226,24 +218,29 @@ for file in files:
     assert site.ok(1, HEAD + body, env={"AIOMPI_THREAD_LEVEL": "serialized"}).out == "0\n"
 
 
-@LEVELS
-@pytest.mark.parametrize("call", ["comm.barrier()", "comm.isend(1, dest=0).wait(); comm.recv()", "comm.iprobe()"])
-def test_an_interrupt_of_a_loop_of_calls(site: Site, level: str, call: str) -> None:
-    """Also under a debugger, which goes on to trace."""
-    body = f"""
+def test_an_interrupt_of_a_loop_of_calls(site: Site) -> None:
+    """Also under a debugger, which goes on to trace. Each rank has another thread level."""
+    head = """
+import aiompi, os
+aiompi.rc.thread_level = ["funneled", "serialized", "multiple"][int(os.environ["AIOMPI_RANK"])]
+"""
+    body = """
+comm = MPI.COMM_SELF
 for trace in None, lambda *_: None:
     sys.settrace(trace)
     timer = after(0.1)
     try:
         assert True  # CPython 3.11 does not catch what a handler raises at the end of a loop that begins a block
         while True:
-            {call}
+            {}
     except KeyboardInterrupt:
         assert sys.gettrace() is trace
         sys.settrace(None)
     timer.join()
 """
-    site.ok(1, HEAD + body, env={"AIOMPI_THREAD_LEVEL": level})
+    calls = "comm.barrier()", "comm.isend(1, dest=0).wait(); comm.recv()", "comm.iprobe()"
+    text = head + HEAD + "assert MPI.Query_thread() == rank + 1\n" + "".join(map(body.format, calls))
+    site.ok(3, text)
 
 
 def test_an_operation_that_does_not_return(site: Site) -> None:
@@ -266,16 +263,16 @@ except KeyboardInterrupt:
     assert site.run(2, HEAD + body).out == "True\n"
 
 
-@pytest.mark.parametrize("handler", ["signal.SIG_IGN", "signal.SIG_DFL", "print"])
-def test_a_handler_of_the_program_stays(site: Site, handler: str) -> None:
-    body = f"""
-import signal
-signal.signal(signal.SIGINT, {handler})
+def test_a_handler_of_the_program_stays(site: Site) -> None:
+    body = """
+import os, signal
+handler = [signal.SIG_IGN, signal.SIG_DFL, print][int(os.environ["AIOMPI_RANK"])]
+signal.signal(signal.SIGINT, handler)
 from aiompi import MPI
 MPI.COMM_WORLD.barrier()
-print(signal.getsignal(signal.SIGINT) is {handler})
+assert signal.getsignal(signal.SIGINT) is handler
 """
-    assert site.ok(1, body).out == "True\n"
+    site.ok(3, body)
 
 
 def test_an_event_loop_that_wakes_at_signals_keeps_its_descriptor(site: Site) -> None:
