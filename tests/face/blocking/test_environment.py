@@ -26,9 +26,10 @@ def program(body: str) -> str:
     return in_face("blocking", HEAD + body)
 
 
-def test_init_thread(site: Site) -> None:
-    """It is called first and once; threads know whether they are the one that has joined the job."""
+@pytest.mark.spec("S8.1-3", "S8.4.1-1")
+def test_threads_versions_and_profilers(site: Site) -> None:
     body = """
+# Init_thread is called first and once; threads know whether they are the one that has joined the job.
 assert environment.Init_thread(MPI.THREAD_FUNNELED) == environment.Query_thread() == MPI.THREAD_FUNNELED
 assert MPI.Is_initialized()
 assert environment.Is_thread_main()
@@ -40,33 +41,21 @@ for call, text in ((environment.Init_thread, "called after MPI_Init"), (lambda: 
         assert text in str(error), error
     else:
         raise AssertionError(text)
-print("done")
-"""
-    assert site.ok(2, program(body)).lines == ["done", "done"]
 
-
-@pytest.mark.spec("S8.1-3")
-def test_versions_and_control_of_profilers(site: Site) -> None:
-    """Profilers see the control call, which does nothing, whatever its arguments are."""
-    body = """
 version = environment.Get_library_version()
 assert version.startswith("aiompi 0."), version
 assert len(version) <= MPI.MAX_LIBRARY_VERSION_STRING
 assert environment.get_vendor() == ("aiompi", tuple(map(int, aiompi.__version__.split("."))))
+
+# Profilers see the control call, which does nothing, whatever its arguments are.
 seen = []
 hooks.surface(environment, environment.__all__)
 with hooks.added(lambda call: (seen.append((call.name, call.args)), call())[1]):
     for arguments in ((0,), (1,), (2,), (7, "text", None, object)):
         assert environment.Pcontrol(*arguments) is None
-print(seen == [("Pcontrol", arguments) for arguments in ((0,), (1,), (2,), (7, "text", None, object))])
-"""
-    assert site.ok(1, program(body)).out == "True\n"
+assert seen == [("Pcontrol", arguments) for arguments in ((0,), (1,), (2,), (7, "text", None, object))]
 
-
-@pytest.mark.spec("S8.4.1-1")
-def test_profiler_of_sends(site: Site) -> None:
-    """Example 8.4.1: what is sent, in bytes, and how long that takes; other calls are left alone."""
-    body = """
+# Example 8.4.1: what is sent, in bytes, and how long that takes; other calls are left alone.
 total, seconds = 0, 0.0
 
 @hooks.add
@@ -93,10 +82,20 @@ print(total, seconds >= 0)
 hooks.remove(profile)
 comm.barrier()
 """
-    assert site.ok(2, program(body)).lines == ["0 True", "4020 True"]
+    # The callbacks for attributes of COMM_SELF run also when the program ends without Finalize.
+    assert site.ok(2, program(body + ATTRIBUTES)).lines == ["0 True", "4020 True", "deleted True 0", "deleted True 1"]
 
 
-@pytest.mark.spec("S7.2-7", "S2.7-4")
+#: libraries clean up with communication still possible (MPI-2, section 4.8)
+ATTRIBUTES = """
+def delete(own, keyval, value):
+    print(value, own is MPI.COMM_SELF, own.sendrecv(comm.rank, 0))
+
+MPI.COMM_SELF.Set_attr(MPI.Intracomm.Create_keyval(delete_fn=delete), "deleted")
+"""
+
+
+@pytest.mark.spec("S7.2-6", "S7.2-7", "S2.7-4")
 def test_handlers_are_asked_by_the_call_that_completes(site: Site) -> None:
     """The handler gets the error code; for several requests it gets that of the statuses."""
     body = """
@@ -139,9 +138,26 @@ try:
     comm.Send(b"", 1)
 except MPI.InvalidRankError:
     print(len(calls), [code for _, code in saved])
+
+# Calls without a communicator use the handler of the world, which serves COMM_NULL, too; not those of others.
+other = comm.Dup()
+comm.Set_errhandler(comm.Create_errhandler(lambda comm, code: calls.append((comm, code))))
+for call, kind in (
+    (lambda: MPI.INT.Create_contiguous(-1), MPI.InvalidCountError),
+    (MPI.DATATYPE_NULL.Commit, MPI.InvalidTypeError),
+    (lambda: other.Send(b"", 1), MPI.InvalidRankError),
+    (lambda: MPI.COMM_NULL.Send(b"", 0), MPI.InvalidCommError),
+):
+    try:
+        call()
+    except kind:
+        continue
+    raise AssertionError(kind)
+assert calls == [(comm, MPI.ERR_COUNT), (comm, MPI.ERR_TYPE), (comm, MPI.ERR_COMM)], calls
 """
     codes = [errors.ERR_RANK, errors.ERR_TRUNCATE, errors.ERR_TRUNCATE, errors.ERR_IN_STATUS, errors.ERR_TRUNCATE]
-    assert site.ok(1, program(body)).out == f"0 {codes}\n"
+    body += ATTRIBUTES + "MPI.Finalize()\n"
+    assert site.ok(1, program(body)).out == f"0 {codes}\ndeleted True 0\n"
 
 
 @pytest.mark.spec("S7.2-2", "S2.7-3")
@@ -167,40 +183,3 @@ else:
     assert (result.code, result.out) == (code, "")
     assert f"rank 1 called MPI_Abort({code})" in result.err
     assert f"aiompi.errors.{errors.ERROR_CLASSES[code].__name__}: " in result.err
-
-
-@pytest.mark.spec("S7.2-6")
-def test_calls_without_a_communicator_use_the_handler_of_the_world(site: Site) -> None:
-    """The handler of COMM_WORLD serves COMM_NULL, too; those of other communicators are not called."""
-    body = """
-calls = []
-handler = comm.Create_errhandler(lambda comm, code: calls.append((comm, code)))
-other = comm.Dup()
-comm.Set_errhandler(handler)
-
-def fails(function, kind):
-    try:
-        function()
-    except kind:
-        return True
-
-assert fails(lambda: MPI.INT.Create_contiguous(-1), MPI.InvalidCountError)
-assert fails(MPI.DATATYPE_NULL.Commit, MPI.InvalidTypeError)
-assert fails(lambda: other.Send(b"", 1), MPI.InvalidRankError)
-assert fails(lambda: MPI.COMM_NULL.Send(b"", 0), MPI.InvalidCommError)
-print(calls == [(comm, MPI.ERR_COUNT), (comm, MPI.ERR_TYPE), (comm, MPI.ERR_COMM)] or calls)
-"""
-    assert site.ok(1, program(body)).out == "True\n"
-
-
-@pytest.mark.parametrize("end", ["MPI.Finalize()", ""])
-def test_attributes_of_comm_self_are_deleted_first(site: Site, end: str) -> None:
-    """The callbacks run also when the program ends without Finalize (MPI-2, section 4.8)."""
-    body = f"""
-def delete(own, keyval, value):
-    print(value, own is MPI.COMM_SELF, own.sendrecv(comm.rank, 0))
-
-MPI.COMM_SELF.Set_attr(MPI.Intracomm.Create_keyval(delete_fn=delete), "deleted")
-{end}
-"""
-    assert site.ok(2, program(body)).lines == ["deleted True 0", "deleted True 1"]
