@@ -50,7 +50,7 @@ def site(site: Site) -> Site:
     "S5.6.2-4", "S5.6.2-6", "S5.6.2-8", "S5.6.2-9", "S5.7.1-2", "S5.7.1-3", "S5.7.1-6", "S7.1.1-4", "S7.4-1",
     "S7.5-1", "S7.5-3", "S7.5-4",
 )  # fmt: skip
-@pytest.mark.parametrize(("size", "transports"), [(3, ""), (2, "unix"), (2, "tcp")])
+@pytest.mark.parametrize(("size", "transports"), [(3, ""), (2, "tcp")])
 def test_operations(site: Site, size: int, transports: str) -> None:
     env = {"AIOMPI_TRANSPORTS": transports, **ASKING}
     result = site.launch("-n", str(size), OPERATIONS, env=env).finish()

@@ -20,17 +20,23 @@ import face.native.checks.message
 import face.native.checks.requests
 import face.native.checks.threads  # noqa: F401
 from aiompi import Settings
-from face.native.checks import CHECKS, SIZE, WITHIN_A_CLIENT, Check
+from face.native.checks import CHECKS, SIZE, WITHIN_A_CLIENT, Check, both
 from support.impi_worlds import impi_world
-from support.jobs import KEY, Site
+from support.jobs import KEY, NEAREST, Site
 from support.limits import LIMIT
-from support.worlds import STREAMS
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-def marked(name: str, *others: str) -> Any:
-    return pytest.param(*others, CHECKS[name], marks=getattr(CHECKS[name], "pytestmark", ()), id=name)
+def marked(name: str, *others: Any) -> Any:
+    words = "-".join([name, *(str(other) for other in others if isinstance(other, list))])
+    return pytest.param(*others, CHECKS[name], marks=getattr(CHECKS[name], "pytestmark", ()), id=words)
+
+
+def is_collective(name: str) -> bool:
+    """Return True for a check of what more than two ranks do together, so that it counts how many clients they have."""
+    module = both.CHECKS.get(name, CHECKS[name]).__module__.rpartition(".")[2]
+    return module in ("collective", "collectives", "communicator", "communicators", "persistent")
 
 
 @pytest.mark.parametrize(
@@ -47,10 +53,16 @@ def test_local_world(run: Run, check: Check) -> None:
 
 
 @pytest.mark.spec("I1.1-1", "I1.1-2")
-@pytest.mark.parametrize(("run", "clients"), [("asyncio", [1, 1, 1]), ("uvloop", [2, 1])], ids=str, indirect=["run"])
-@pytest.mark.parametrize("check", [marked(name) for name in CHECKS if name not in WITHIN_A_CLIENT])
+@pytest.mark.parametrize(
+    ("run", "clients", "check"),
+    [
+        *(marked(name, "asyncio", [1, 1, 1]) for name in CHECKS if name not in WITHIN_A_CLIENT),
+        *(marked(name, "uvloop", [2, 1]) for name in CHECKS if is_collective(name) and name not in WITHIN_A_CLIENT),
+    ],
+    indirect=["run"],
+)
 def test_several_clients(run: Run, check: Check, clients: list[int]) -> None:
-    """Packets are short, so that messages take several."""
+    """Packets are short, so that messages take several. Two ranks of one client are as in a local world."""
 
     async def main() -> None:
         async with asyncio.timeout(LIMIT):
@@ -61,8 +73,7 @@ def test_several_clients(run: Run, check: Check, clients: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("run", "transport"),
-    [("uvloop" if transport == "unix" else "asyncio", transport) for transport in sorted(STREAMS)]
-    + [("uvloop", "tcp")],
+    [("asyncio", NEAREST), ("uvloop", "tcp")],
     indirect=["run"],
 )
 def test_joined_world(run: Run, site: Site, transport: str) -> None:

@@ -118,7 +118,7 @@ async def test_lines_of_ranks_one_after_the_other(printer: Path) -> None:
 
 @pytest.mark.asyncio
 async def test_ranks_wait_for_a_program_that_does_not_take_their_lines(printer: Path) -> None:
-    lines, count = aiompi.OutputLines(), 200_000
+    lines, count = aiompi.OutputLines(), 80_000
     children = await aiompi.spawn(1, printer, output=lines)
     await children.bcast(count, root=aiompi.ROOT)
     done = children.irecv(source=0)
