@@ -20,7 +20,8 @@ import face.native.checks.message
 import face.native.checks.requests
 import face.native.checks.threads  # noqa: F401
 from aiompi import Settings
-from face.native.checks import CHECKS, SIZE, WITHIN_A_CLIENT, Check, both
+from face import checks as both
+from face.native.checks import CHECKS, SIZE, WITHIN_A_CLIENT, Check
 from support.impi_worlds import impi_world
 from support.jobs import KEY, NEAREST, Site
 from support.limits import LIMIT
