@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import aiompi
 from aiompi import Intracomm, constants, errors
-
-Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 async def everywhere(world: list[Any], call: Callable[[Any], Any]) -> list[Any]:
@@ -78,7 +76,7 @@ def test_errors() -> None:
 
 
 @pytest.mark.spec("S5.7-2", "S5.7.1-2", "S5.7.1-3", "S6.3-1")
-def test_only_duplicates_have_copies(run: Run) -> None:
+def test_only_duplicates_have_copies() -> None:
     """Only duplicates get attributes, and only if the key says so; other new communicators have none."""
 
     async def main() -> None:
@@ -106,11 +104,11 @@ def test_only_duplicates_have_copies(run: Run) -> None:
             assert [comm.Get_attr(key) for key in (copied, shared, kept)] == [f"copy of {rank}", rank, None]
         assert sorted(calls, key=lambda call: call[2]) == [(world[0], copied, 0), (world[1], copied, 1)]
 
-    run(main())
+    asyncio.run(main())
 
 
 @pytest.mark.spec("S5.7.1-5", "S5.7.1-7")
-def test_failing_callbacks_fail_the_call(run: Run) -> None:
+def test_failing_callbacks_fail_the_call() -> None:
     """Only the process whose callback fails gets no duplicate, and the communicator can still be freed."""
 
     async def main() -> None:
@@ -137,11 +135,11 @@ def test_failing_callbacks_fail_the_call(run: Run) -> None:
         await everywhere(comms, lambda comm: comm.Free())
         assert not any(comms)
 
-    run(main())
+    asyncio.run(main())
 
 
 @pytest.mark.spec("S5.7.1-6", "S5.7.1-14", "S5.4.3-1")
-def test_freeing_a_communicator_deletes_its_attributes(run: Run) -> None:
+def test_freeing_a_communicator_deletes_its_attributes() -> None:
     async def main() -> None:
         world = aiompi.local_world(2)
         calls: list[tuple[int, Any]] = []
@@ -158,10 +156,10 @@ def test_freeing_a_communicator_deletes_its_attributes(run: Run) -> None:
         with pytest.raises(errors.InvalidCommError):
             comms[0].Get_attr(keys[0])
 
-    run(main())
+    asyncio.run(main())
 
 
-def test_reference_counted_cache(run: Run) -> None:
+def test_reference_counted_cache() -> None:
     """The example of section 5.7.2: a library shares data on a communicator among its duplicates."""
 
     class Cache:
@@ -189,4 +187,4 @@ def test_reference_counted_cache(run: Run) -> None:
             counts.append(cache.users)
         assert counts == [3, 2, 1, 0]
 
-    run(main())
+    asyncio.run(main())

@@ -13,6 +13,8 @@ from aiompi import Intracomm, errors, hooks
 from aiompi.comm.errhandler import ERRHANDLER_NULL, ERRORS_ARE_FATAL, ERRORS_RETURN, Errhandler
 from aiompi.face.errhandlers import consult
 
+#: handlers know nothing of event loops
+pytestmark = pytest.mark.parametrize("run", ["asyncio"], indirect=True)
 Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
