@@ -129,20 +129,6 @@ elif comm.rank == 1:
     assert site.ok(4, program).out == "rank 2 has finalized: it sends and receives nothing more\n"
 
 
-@pytest.mark.spec("S2.7-2")
-def test_error_that_nobody_catches_ends_the_job(site: Site) -> None:
-    program = """
-from aiompi import MPI
-comm = MPI.COMM_WORLD
-if comm.rank == 1:
-    comm.Recv(bytearray(1), source=99)
-comm.Barrier()
-"""
-    result = site.run(2, program)
-    assert result.code == 1
-    assert "aiompi-launch: rank 1 failed: InvalidRankError: " in result.err
-
-
 # Fork.
 
 

@@ -677,15 +677,27 @@ async def _join(address: str, rank: int) -> aiompi.World:
 
 
 @IN_ASYNCIO
-def test_failure_in_one_service_ends_the_others(run: Run, site: Site) -> None:
-    """An exception that leaves the block of one rank is the end of what the others wait for, and names its cause."""
+@pytest.mark.parametrize(
+    ("end", "told", "code"),
+    [
+        ("exception", "rank 1 failed: KeyError: 'lost'", 1),
+        ("Abort", "rank 1 called MPI_Abort(9)", 9),
+        ("server", "the launcher is gone", -signal.SIGKILL),
+    ],
+)
+def test_end_of_one_service_ends_the_others(run: Run, site: Site, end: str, told: str, code: int) -> None:
+    """Of which they are told the cause. They have other things to do: their processes do not end."""
     job, address = site.serve(3, "--on-failure=abort")
 
     async def rank(number: int) -> None:
         async with aiompi.init(address, KEY, rank=number) as world:
             if number == 1:
                 await world.recv(source=0)
-                raise KeyError("lost")
+                if end == "exception":
+                    raise KeyError("lost")
+                if end == "Abort":
+                    world.Abort(9)
+                job.signal(signal.SIGKILL)
             if number == 0:
                 await world.send(None, dest=1)
             await world.barrier()
@@ -694,33 +706,16 @@ def test_failure_in_one_service_ends_the_others(run: Run, site: Site) -> None:
         return await asyncio.gather(*map(rank, range(3)), return_exceptions=True)
 
     before = open_descriptors()
-    first, second, third = run(main())
-    assert isinstance(second, KeyError)
-    for error in (first, third):
+    errors = run(main())
+    if end == "exception":
+        assert isinstance(errors.pop(1), KeyError)
+    for error in errors:
         assert isinstance(error, JobAbortedError)
-        assert str(error) == "rank 1 failed: KeyError: 'lost'"
+        assert str(error).removeprefix("the job ended: ") == told
     result = job.finish()
-    assert result.code == 1
-    assert "rank 1 failed: KeyError: 'lost'" in result.err
+    assert result.code == code
+    assert (told in result.err) is (end != "server")
     assert open_descriptors() <= before
-
-
-@IN_ASYNCIO
-def test_abort_of_a_service(run: Run, site: Site) -> None:
-    """It raises instead of ending the process, which has other things to do."""
-    job, address = site.serve(2)
-
-    async def rank(number: int) -> None:
-        async with aiompi.init(address, KEY, rank=number) as world:
-            if number == 1:
-                world.Abort(9)
-            await world.recv(source=1)
-
-    async def main() -> list[BaseException | None]:
-        return list(await asyncio.gather(rank(0), rank(1), return_exceptions=True))
-
-    assert [str(error) for error in run(main())] == ["rank 1 called MPI_Abort(9)"] * 2
-    assert job.finish().code == 9
 
 
 JOINER = """
@@ -754,29 +749,6 @@ def test_killed_joiner(run: Run, site: Site) -> None:
     result = job.finish()
     assert result.code == 1
     assert "rank 1 closed its connection to the launcher without calling Finalize" in result.err
-
-
-@IN_ASYNCIO
-def test_killed_server(run: Run, site: Site) -> None:
-    """All that wait hear that the launcher is gone."""
-    job, address = site.serve(2)
-
-    async def rank(number: int) -> None:
-        async with aiompi.init(address, KEY, rank=number) as world:
-            await world.barrier()
-            if number == 0:
-                job.signal(signal.SIGKILL)
-            await world.recv(source=1 - number)
-
-    async def main() -> list[BaseException | None]:
-        return list(await asyncio.gather(rank(0), rank(1), return_exceptions=True))
-
-    before = open_descriptors()
-    for error in run(main()):
-        assert isinstance(error, JobAbortedError)
-        assert "the launcher is gone" in str(error)
-    job.finish()
-    assert open_descriptors() <= before
 
 
 DEAF_JOINER = """
