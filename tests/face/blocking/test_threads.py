@@ -448,7 +448,7 @@ last.join()  # while the main thread waits for it, it is not all of them: someth
 # End.
 
 
-@pytest.mark.parametrize("level", ["serialized", "multiple"])
+@pytest.mark.parametrize("level", ["funneled", "serialized", "multiple"])
 def test_abort_from_any_thread(site: Site, level: str) -> None:
     """Whatever the others do, and whatever the level is."""
     body = """
