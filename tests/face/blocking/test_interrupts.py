@@ -226,20 +226,22 @@ aiompi.rc.thread_level = ["funneled", "serialized", "multiple"][int(os.environ["
 """
     body = """
 comm = MPI.COMM_SELF
-for trace in None, lambda *_: None:
+for trace in {traces}:
     sys.settrace(trace)
     timer = after(0.1)
     try:
         assert True  # CPython 3.11 does not catch what a handler raises at the end of a loop that begins a block
         while True:
-            {}
+            {call}
     except KeyboardInterrupt:
         assert sys.gettrace() is trace
         sys.settrace(None)
     timer.join()
 """
-    calls = "comm.barrier()", "comm.isend(1, dest=0).wait(); comm.recv()", "comm.iprobe()"
-    text = head + HEAD + "assert MPI.Query_thread() == rank + 1\n" + "".join(map(body.format, calls))
+    both = "(None, lambda *_: None)"
+    calls = {"comm.barrier()": both, "comm.isend(1, dest=0).wait(); comm.recv()": "(None,)", "comm.iprobe()": both}
+    parts = [body.format(call=call, traces=traces) for call, traces in calls.items()]
+    text = "".join([head, HEAD, "assert MPI.Query_thread() == rank + 1\n", *parts])
     site.ok(3, text)
 
 
