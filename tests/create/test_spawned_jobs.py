@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import tempfile
 import zlib
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from support.jobs import Result, Site
+from aiompi_launcher.cli import parse
+from aiompi_launcher.spec import RunSpec
+from support.jobs import LAUNCHER, Site
 
 LOCAL = ("--starter", "local", "--hosts")
 UNIVERSE = """
@@ -33,18 +32,26 @@ def test_room_for_processes(site: Site) -> None:
     cores = len(os.sched_getaffinity(0))
     assert printed("-n", "1") == [str(cores)]
     assert printed("-n", str(cores + 1)) == [str(cores + 1)] * (cores + 1)
-    assert printed("--universe-size", "9", "-n", "2") == ["9", "9"]
-    assert printed("-n", "1", AIOMPI_UNIVERSE_SIZE="5") == ["5"]
     assert printed("-usize", "9", "-n", "1", AIOMPI_UNIVERSE_SIZE="5") == ["9"]
-    assert printed(*LOCAL, "a:4,b:3", "-n", "2") == ["7", "7"]
-    assert printed(*LOCAL, "a,b", "-n", "3") == ["3"] * 3
+
+
+def test_room_for_processes_that_the_launcher_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or 0, where the setting or the default of the ranks holds."""
+
+    def told(line: str) -> int:
+        spec = parse([*line.split(), "app.py"], "aiompi-launch")
+        assert isinstance(spec, RunSpec)
+        return spec.universe_size
+
+    lines = ["--universe-size 9 -n 2", "-n 2", "--hosts a:4,b:3 -n 2", "--hosts a,b -n 3"]
+    assert [told(line) for line in lines] == [9, 0, 7, 3]
+    monkeypatch.setenv("AIOMPI_UNIVERSE_SIZE", "5")
+    assert [told(line) for line in lines] == [9, 0, 0, 0]
 
 
 #: ends in the middle of a collective of parents and children; each of those that are left prints its new rank
 CHILD = """
 import os
-import signal
-import sys
 from aiompi import MPI
 parent = MPI.Comm.Get_parent()
 world = parent.Merge(high=True)
@@ -71,32 +78,20 @@ small.Disconnect()
 """
 
 
-@pytest.mark.parametrize("policy", ["abort", "continue"])
-def test_parents_go_on_without_a_child_that_dies(site: Site, policy: str) -> None:
+@pytest.mark.parametrize("launched", [True, False])
+def test_parents_go_on_without_a_child_that_dies(site: Site, launched: bool) -> None:
     """Its job ends with it, unless the job of the parents survives failures: so does that of the children then."""
     child = site.program(CHILD + GO_ON, "child.py")
-    parent = f"""
+    parent = site.program(f"""
 from aiompi import MPI
 children = MPI.COMM_WORLD.Spawn({child!r}, maxprocs=3)
 world = children.Merge()
-{GO_ON}"""
-    result = site.launch(f"--on-failure={policy}", "-n", "2", site.program(parent)).finish()
+{GO_ON}""")
+    words = (*LAUNCHER, "--on-failure=continue", "-n", "2") if launched else (sys.executable,)
+    result = site.start(*words, parent).finish()
     assert result.code == 0, result
-    left = 2 if policy == "abort" else 4
+    left = 4 if launched else 1
     assert result.lines == [f"{rank} {left} {left}" for rank in range(left)]
-
-
-def test_plain_program_goes_on_without_a_child_that_dies(site: Site) -> None:
-    child = site.program(CHILD + GO_ON, "child.py")
-    parent = f"""
-from aiompi import MPI
-children = MPI.COMM_WORLD.Spawn({child!r}, maxprocs=3)
-world = children.Merge()
-{GO_ON}"""
-    for policy, left in (("", 1), ("continue", 3)):
-        result = site.start(sys.executable, site.program(parent), env={"AIOMPI_ON_FAILURE": policy}).finish()
-        assert result.code == 0, result
-        assert result.lines == [f"{rank} {left} {left}" for rank in range(left)]
 
 
 def failing(site: Site, end: str, *sources: int) -> str:
@@ -125,36 +120,26 @@ for source in {sources}:
 """
 
 
-#: how the last child ends -> what its parents learn
+#: policy -> how the last child ends -> what its parents learn
 ENDS = {
-    "raise ValueError('bad luck')": "rank 1 failed: ValueError: bad luck",
-    "os.kill(os.getpid(), 9)": "rank 1 was killed by signal 9 (SIGKILL)",
-    "os._exit(3)": "rank 1 exited with status 3",
-    "world.Abort(3)": "rank 1 called MPI_Abort(3)",
+    "abort": {
+        "raise ValueError('bad luck')": "rank 1 failed: ValueError: bad luck",
+        "os.kill(os.getpid(), 9)": "rank 1 was killed by signal 9 (SIGKILL)",
+    },
+    "continue": {"os._exit(3)": "rank 1 exited with status 3", "world.Abort(3)": "rank 1 called MPI_Abort(3)"},
 }
 
 
-@pytest.fixture(scope="module", params=["abort", "continue"])
-def learnt(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Result]]:
-    """A policy, and what a job of three ranks prints that spawns one job after the other, which end in all ways."""
-    policy, sources = request.param, (0, 1) if request.param == "abort" else (1,)
-    with tempfile.TemporaryDirectory(prefix="jobs-") as base:
-        site = Site(tmp_path_factory.mktemp("parents"), Path(base))
-        text = "".join(failing(site, end, *sources) for end in ENDS)
-        try:
-            yield policy, site.launch(f"--on-failure={policy}", "-n", "3", site.program(text)).finish()
-            site.settle()
-        finally:
-            site.close()
-
-
-@pytest.mark.parametrize("end", ENDS)
-def test_all_parents_learn_why_a_child_has_failed(learnt: tuple[str, Result], end: str) -> None:
-    policy, result = learnt
-    lines = [line for line in result.lines if line.startswith(f"{end}: ")]
-    assert len(lines) == 3 * (2 if policy == "abort" else 1), result
-    assert all(f": {ENDS[end]}" in line for line in lines), result
-    assert policy == "continue" or result.err.count(ENDS[end]) == 1, result
+@pytest.mark.parametrize("policy", ENDS)
+def test_all_parents_learn_why_a_child_has_failed(site: Site, policy: str) -> None:
+    sources = (0, 1) if policy == "abort" else (1,)
+    text = "".join(failing(site, end, *sources) for end in ENDS[policy])
+    result = site.launch(f"--on-failure={policy}", "-n", "2", site.program(text)).finish()
+    for end, learnt in ENDS[policy].items():
+        lines = [line for line in result.lines if line.startswith(f"{end}: ")]
+        assert len(lines) == 2 * len(sources), result
+        assert all(f": {learnt}" in line for line in lines), result
+        assert policy == "continue" or result.err.count(learnt) == 1, result
 
 
 def test_parents_do_not_wait_for_ever_to_learn_why_a_child_has_failed(site: Site) -> None:
@@ -162,12 +147,6 @@ def test_parents_do_not_wait_for_ever_to_learn_why_a_child_has_failed(site: Site
     result = site.run(2, failing(site, ends, 0))
     assert len(result.lines) == 2, result
     assert all("process 0 of job" in line and " is gone: " in line for line in result.lines), result
-
-
-def test_parents_on_other_hosts_learn_why_a_child_has_failed(site: Site) -> None:
-    result = site.launch(*LOCAL, "a,b", "-n", "2", site.program(failing(site, "os._exit(3)", 0))).finish()
-    assert len(result.lines) == 2, result
-    assert all(line.endswith("is gone: rank 0 exited with status 3") for line in result.lines), result
 
 
 def test_children_learn_why_a_parent_has_failed(site: Site) -> None:
@@ -195,42 +174,39 @@ if MPI.COMM_WORLD.rank == 1:
 
 # How the jobs of parents and children hang together.
 
-WAITS = """
-import os
-import signal
+CHILD_BEGINS = """
+import time
 from aiompi import MPI
 parent = MPI.Comm.Get_parent()
 print("child", MPI.COMM_WORLD.rank, flush=True)
+"""
+WAITS = f"""{CHILD_BEGINS}
 parent.barrier()
 parent.Disconnect()
 """
-
-
-def spawning(child: str, last: str, info: str = "MPI.INFO_NULL") -> str:
-    return f"""
-import os, signal, sys, time
-from aiompi import MPI
-world = MPI.COMM_WORLD
-children = world.Spawn({child!r}, maxprocs=2, info={info})
-{last}
-"""
+COMPUTES = f"{CHILD_BEGINS}time.sleep(1000)"
 
 
 @pytest.mark.parametrize(
-    ("last", "end", "code"),
+    ("child", "last", "end", "code"),
     [
-        ("children.recv(source=0)", signal.SIGINT, 130),
-        ("children.recv(source=0)", signal.SIGKILL, -9),
-        ("time.sleep(1000)", None, 124),
-        ("world.Abort(7) if world.rank else time.sleep(1000)", None, 7),
-        ("os.kill(os.getpid(), signal.SIGSEGV) if world.rank == 0 else time.sleep(1000)", None, 139),
-        ("sys.exit(5)", None, 5),
+        (COMPUTES, "children.recv(source=0)", signal.SIGKILL, -9),
+        (COMPUTES, "world.Abort(7) if world.rank else time.sleep(1000)", None, 7),
+        (WAITS, "sys.exit(5)", None, 5),
     ],
+    ids=["launcher killed", "Abort", "exit"],
 )
-def test_children_end_with_the_job_of_their_parents(site: Site, last: str, end: int | None, code: int) -> None:
-    parent = site.program(spawning(site.program(WAITS, "child.py"), last))
-    limit = ("--timeout", "6") if code == 124 else ()
-    job = site.launch(*limit, "-n", "2", parent)
+def test_children_end_with_the_job_of_their_parents(
+    site: Site, child: str, last: str, end: int | None, code: int
+) -> None:
+    parent = f"""
+import sys, time
+from aiompi import MPI
+world = MPI.COMM_WORLD
+children = world.Spawn({site.program(child, "child.py")!r}, maxprocs=2)
+{last}
+"""
+    job = site.launch("-n", "2", site.program(parent))
     if end is not None:
         job.expect("child", 2)
         job.signal(end)
@@ -238,22 +214,28 @@ def test_children_end_with_the_job_of_their_parents(site: Site, last: str, end: 
     site.settle()
 
 
-def test_output_of_children_is_tagged(site: Site) -> None:
-    parent = site.program(spawning(site.program(WAITS, "child.py"), "children.barrier(); children.Disconnect()"))
-    result = site.launch("--tag-output", "-n", "2", parent).finish()
-    assert (result.code, result.lines) == (0, ["[0] [0] child 0", "[0] [1] child 1"])
-
-
 def test_children_on_other_hosts(site: Site) -> None:
+    """Their output is tagged like that of their parents, which learn why they fail, on whatever host."""
     child = site.program(WAITS, "child.py")
-    last = "children.barrier(); children.Disconnect()"
-    for info, lines in (
-        ("MPI.INFO_NULL", ["[0@a] [0] child 0", "[0@a] [1] child 1"]),
-        ("MPI.Info.Create({'host': 'b,c'})", ["[0@a] [0@b] child 0", "[0@a] [1@c] child 1"]),
-        ("MPI.Info.Create({'host': 'c:5'})", ["[0@a] [0@c] child 0", "[0@a] [1@c] child 1"]),
-    ):
-        result = site.launch(*LOCAL, "a:1,b:1", "--tag-output", site.program(spawning(child, last, info))).finish()
-        assert (result.code, result.lines) == (0, lines), result
+    spawning = f"""
+from aiompi import MPI
+for hosts in ("", "b,c", "c:5"):
+    info = MPI.Info.Create({{"host": hosts}}) if hosts else MPI.INFO_NULL
+    children = MPI.COMM_WORLD.Spawn({child!r}, maxprocs=2, info=info)
+    children.barrier()
+    children.Disconnect()
+"""
+    program = site.program(spawning + failing(site, "os._exit(3)", 0))
+    result = site.launch(*LOCAL, "a:1,b:1", "--tag-output", program).finish()
+    tagged = [line for line in result.lines if "child" in line and "gone" not in line]
+    assert tagged == sorted(
+        f"[0@a] {line}"
+        for line in ("[0] child 0", "[1] child 1", "[0@b] child 0", "[1@c] child 1", "[0@c] child 0", "[1@c] child 1")
+    ), result
+    learnt = [line for line in result.lines if line not in tagged]
+    assert [line[:5] for line in learnt] == ["[0@a]", "[1@b]"], result
+    assert all(line.endswith("is gone: rank 0 exited with status 3") for line in learnt), result
+    assert result.code == 0, result
 
 
 def test_hosts_that_cannot_have_the_children(site: Site) -> None:
