@@ -51,7 +51,7 @@ def test_every_algorithm(name, algorithm, size, root, seed, limit, world, new_co
     assert found == [result for _, result in calls]
 
 
-@pytest.mark.parametrize("size", range(1, 10))
+@pytest.mark.parametrize("size", [1, 2, 7])
 def test_a_broadcast_object_is_passed_on_in_serialised_form(size, world, codec):
     found = world(size).results(lambda comm: objects.bcast(comm, codec, [comm.rank], size // 2))
     assert found == [[size // 2]] * size
@@ -63,7 +63,7 @@ def test_the_root_of_a_broadcast_keeps_what_cannot_be_changed(world, codec):
     assert (codec.dumped, codec.loaded) == (1, 1)
 
 
-@pytest.mark.parametrize("size", range(1, 10))
+@pytest.mark.parametrize("size", [1, 2, 7])
 def test_allgather_serialises_each_object_once(size, world, codec):
     world(size).results(lambda comm: objects.allgather(comm, codec, [comm.rank]))
     assert (codec.dumped, codec.loaded) == (size, size * size)
