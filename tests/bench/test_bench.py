@@ -1,13 +1,16 @@
-"""`python -m aiompi.bench targets` as a user runs it: every family runs, and leaves nothing behind (fixture `site`)."""
+"""`python -m aiompi.bench targets` as a user runs it: every family runs, and leaves nothing behind (`Site`)."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import shutil
 import signal
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +19,18 @@ import pytest
 from aiompi import core
 from aiompi.bench import targets
 from aiompi.bench.__main__ import main
+from aiompi.bench.contender import Answer, Contender
+from aiompi.bench.measure.turns import Work
 from aiompi.bench.osu.benchmarks import BENCHMARKS
 from aiompi.bench.osu.run import Row
-from aiompi.bench.targets.figures import Family, Figure
+from aiompi.bench.targets import mpich, workers
+from aiompi.bench.targets.figures import Family, Figure, Options
 from aiompi.coll.registry import COLLECTIVES
-from support.jobs import Site
+from support.jobs import Result, Site
 from support.limits import LIMIT
 
 BENCH = (sys.executable, "-m", "aiompi.bench", "targets")
+#: of one form of the core
 FIGURES = {
     "sockets": 12,
     "startup": 13,
@@ -31,10 +38,48 @@ FIGURES = {
     "streams": 12 if core.form == "native" else 11,
     "rma": 23,
     "files": 3,
-    "workers": 7 if core.form == "native" else 3,
-    "mpich": 84 if core.form == "native" else 51,  # most of both forms if both are installed
+    "workers": 4 if core.form == "native" else 3,
+    "mpich": 51,
 }
 WITHOUT_REDIS = "redis-server is not installed: apt install redis-server"
+
+#: `main` for each of the families that are named. What they start with the same command is started once.
+SHARING = """
+import contextlib, importlib, sys
+from aiompi import core
+from aiompi.bench.__main__ import main
+from aiompi.bench.contender import Conversation, bind, cores
+
+started = {}
+
+@contextlib.contextmanager
+def conversations(*contenders, processes=2):
+    for command in {contender.command for contender in contenders} - started.keys():
+        started[command] = ends.enter_context(Conversation(next(c for c in contenders if c.command == command)))
+    everyone = tuple(started[contender.command] for contender in contenders)
+    bind(everyone, cores()[:processes])
+    yield everyone
+
+with contextlib.ExitStack() as ends:
+    for family in sys.argv[1:]:
+        module = importlib.import_module(f"aiompi.bench.targets.{family}")
+        module.conversations = conversations
+        module.forms = lambda: {core.form: ()}
+        main([family, "--quick", "--repeat", "1", "--json", f"{family}.json"])
+"""
+
+
+@pytest.fixture(scope="module")
+def families(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Result]]:
+    """The directory with the figures of all families but the first, and how it went."""
+    with tempfile.TemporaryDirectory(prefix="jobs-") as base:
+        site = Site(tmp_path_factory.mktemp("families"), Path(base))
+        try:
+            result = site.start(sys.executable, site.program(SHARING), *list(FIGURES)[1:]).finish(4 * LIMIT)
+            site.settle()
+            yield site.directory, result
+        finally:
+            site.close()
 
 
 def check(record: dict[str, Any]) -> None:
@@ -50,27 +95,71 @@ def check(record: dict[str, Any]) -> None:
     assert (record["met"] is None) == (record["goal"] is None)
 
 
-@pytest.mark.parametrize("family", targets.FAMILIES + targets.COMPARISONS)
-def test_family(family: str, site: Site) -> None:
-    path = site.directory / "bench.json"
-    command = (*BENCH, family, family, "--quick", "--repeat", "1", "--json", str(path))
-    result = site.start(*command).finish(4 * LIMIT)
-    if family == "workers" and shutil.which("redis-server") is None:
-        assert (result.code, result.err) == (1, f"aiompi.bench: {WITHOUT_REDIS}\n")
-        return
-    assert (result.code, result.err) == (0, "")
-    assert family != "sockets" or result.out.count("floor") == 1, "a family that is named twice runs once"
-    results = json.loads(path.read_text(encoding="utf8"))
-    assert results["machine"]["python"] == sys.version.split()[0]
-    assert results["options"] == {"repeat": 1, "quick": True, "awake": False}
+def figures(family: str, path: Path, output: str) -> dict[str, Any]:
+    """Check the figures of a family. Return all that its file says."""
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf8"))
     assert results["complete"]
     assert list(results["figures"]) == [family]
     records = results["figures"][family]
     assert len(records) == FIGURES[family]
     for record in records:
         check(record)
-        assert record["name"] in result.out
+        assert record["name"] in output
         assert "1 waiting ranks" not in record["name"]
+    return results
+
+
+def test_a_family_by_the_command(site: Site) -> None:
+    path = site.directory / "bench.json"
+    command = (*BENCH, "sockets", "sockets", "--quick", "--repeat", "1", "--json", str(path))
+    result = site.start(*command).finish(4 * LIMIT)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.count("floor") == 1, "a family that is named twice runs once"
+    results = figures("sockets", path, result.out)
+    assert results["machine"]["python"] == sys.version.split()[0]
+    assert results["options"] == {"repeat": 1, "quick": True, "awake": False}
+
+
+@pytest.mark.parametrize("family", list(FIGURES)[1:])
+def test_family(family: str, families: tuple[Path, Result]) -> None:
+    directory, result = families
+    redis = shutil.which("redis-server") is not None
+    assert (result.code, result.err) == (0, "" if redis else f"aiompi.bench: {WITHOUT_REDIS}\n")
+    if redis or family != "workers":
+        figures(family, directory / f"{family}.json", result.out)
+
+
+class Alike(contextlib.nullcontext[Any]):
+    """A conversation in which everything takes 2 s in the pure form, 4 s in the native one, and 1 s elsewhere."""
+
+    def __init__(self, contender: Contender) -> None:
+        super().__init__(self)
+        forms = {"AIOMPI_CORE=pure": 2.0, "AIOMPI_CORE=native": 4.0}
+        (self._seconds,) = {forms[word] for word in contender.command if word in forms} or {1.0}
+
+    def ask(self, work: Work) -> Answer:
+        return [self._seconds if work["work"] == "idle" else [self._seconds]] * 2
+
+    begin = ask
+
+    def finish(self) -> None:
+        """Do nothing: no work is in progress."""
+
+
+@pytest.mark.parametrize(("family", "count"), [(mpich, 84), (workers, 7)], ids=["mpich", "workers"])
+def test_each_installed_form_has_figures(family: Any, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    talks = lambda *contenders, **_: contextlib.nullcontext([*map(Alike, contenders)])  # noqa: E731
+    monkeypatch.setattr(family, "conversations", talks)
+    monkeypatch.setattr(family, "forms", lambda: {form: (f"AIOMPI_CORE={form}",) for form in ("pure", "native")})
+    monkeypatch.setattr(family, "redis_pair", lambda: Contender("redis", ()), raising=False)
+    found = {figure.name: figure for figure in family.figures(Options(1, quick=True))}
+    assert len(found) == count
+    for name, figure in found.items():
+        if name.endswith(", pure"):
+            native = found[name.removesuffix("pure") + "native"]
+            rate = figure.unit in ("MB/s", "1/s")
+            assert native.ours[0] / figure.ours[0] == pytest.approx(0.5 if rate else 2)
+            assert native.floor == figure.floor
 
 
 def test_workers_without_redis(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,23 +168,8 @@ def test_workers_without_redis(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert capsys.readouterr().err == f"aiompi.bench: {WITHOUT_REDIS}\n"
 
 
-def test_a_family_by_its_own_name(site: Site) -> None:
-    result = site.start(*BENCH[:-1], "streams", "--help").finish()
-    assert (result.code, result.err) == (0, "")
-    assert "--repeat" in result.out
-
-
 def test_all_families_are_tested() -> None:
     assert set(FIGURES) == {*targets.FAMILIES, *targets.COMPARISONS}
-
-
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda signum: signum.name)
-def test_interrupted_while_it_measures(signum: signal.Signals, site: Site) -> None:
-    running = site.start(*BENCH, "sockets", "--quick", "--repeat", "20")
-    running.expect("blocking, 8 B")
-    running.signal(signum)
-    result = running.finish()
-    assert result.code == (-signum if signum == signal.SIGKILL else 128 + signum)
 
 
 COMMANDS = {
@@ -148,19 +222,18 @@ def test_files_that_are_full(
     assert capsys.readouterr().err == f"aiompi.bench: {path}: No space left on device\n"
 
 
-def test_unknown_family(site: Site) -> None:
-    result = site.start(*BENCH, "speed").finish()
-    assert result.code == 2
-    assert "'speed' is none of sockets, startup" in result.err
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["speed"], "'speed' is none of sockets, startup"), (["--repeat", "0"], "'0' is no number from 1 to 1000")],
+    ids=["family", "turns"],
+)
+def test_wrong_arguments(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["targets", *arguments])
+    assert told in capsys.readouterr().err
 
 
-def test_no_turns(site: Site) -> None:
-    result = site.start(*BENCH, "--repeat", "0").finish()
-    assert result.code == 2
-    assert "'0' is no number from 1 to 1000" in result.err
-
-
-@pytest.mark.parametrize("family", ["sockets", "startup", "mpich"])
+@pytest.mark.parametrize("family", ["startup", "mpich"])
 def test_families_are_commands(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The name is short for `targets` if no micro-benchmark has it."""
     with pytest.raises(SystemExit, match="0"):
