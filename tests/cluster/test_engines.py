@@ -19,7 +19,7 @@ import pytest
 from support.jobs import KEY, ROOTS
 from support.limits import LIMIT
 from support.machines import PATH, Machine, Machines, end, finish, until
-from support.pages import ROOT, programs
+from support.pages import ROOT
 
 SIZE = 4
 NODES = ["node1", "node2", "node3"]
@@ -56,19 +56,18 @@ PAGE = (ROOT / "docs/pages/howto/engines.md").read_text()
 PYTHON = re.findall(r"^export PYTHON=.*?(?=  )", PAGE, re.MULTILINE)[0]
 COMMANDS = re.findall(r"(?:^|`)((?:mpiexec|mpirun|srun) -.*?app\.py)\b", PAGE, re.MULTILINE)
 (SCRIPT,) = re.findall(r"^```text\n(#!.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-#: says which user runs it, where
+#: each rank says in which environment and where it is, and how many ranks share memory with it
 WHERE = """
 import sys
 from aiompi import MPI
 comm = MPI.COMM_WORLD
-print(comm.rank, comm.size, comm.allreduce(1), sys.prefix, MPI.Get_processor_name(), flush=True)
+shared = comm.Split_type(MPI.COMM_TYPE_SHARED).size
+print(comm.rank, comm.size, comm.allreduce(1), sys.prefix, MPI.Get_processor_name(), shared, flush=True)
 """
 #: runs the script of the page to its end, and shows what it has printed
 SUBMIT = "sbatch -Q -W -o out job.sh; cat out"
 #: of the environment that each machine has for itself
 ENVIRONMENT = "/run/environment"
-#: the programs of the README
-README = programs(ROOT / "README.md")
 FAILS = """
 import os, signal, sys
 from aiompi import MPI
@@ -95,14 +94,12 @@ class Engine:
         nodes: names of those on which it starts processes.
         command: words before the program.
         kills: True if it ends all processes when one is killed. It may lose what the agent prints then.
-        ports: True if ranks reach the agent by TCP.
     """
 
     machines: Machines
     nodes: list[str]
     command: list[str]
     kills: bool = True
-    ports: bool = True
 
     def start(self, *argv: object, **environ: str) -> list[subprocess.Popen[str]]:
         """Run Python on the machines, with these variables in all its processes."""
@@ -146,12 +143,12 @@ Make = Callable[[pytest.FixtureRequest, Machines, list[str]], Engine]
 
 
 def launcher(request: pytest.FixtureRequest, machines: Machines, nodes: list[str]) -> Engine:
-    return Engine(machines, nodes, [*LAUNCH, "--hosts", _slots(nodes)], ports=False)
+    return Engine(machines, nodes, [*LAUNCH, "--hosts", _slots(nodes)])
 
 
 def salloc(request: pytest.FixtureRequest, machines: Machines, nodes: list[str]) -> Engine:
     words = ["salloc", "-Q", f"-n{SIZE}", f"-N{len(nodes)}", f"-w{','.join(nodes)}", *LAUNCH]
-    return Engine(machines, nodes, words, ports=False)
+    return Engine(machines, nodes, words)
 
 
 def hydra(request: pytest.FixtureRequest, machines: Machines, nodes: list[str]) -> Engine:
@@ -187,17 +184,25 @@ def _slots(nodes: list[str]) -> str:
     return ",".join(f"{node}:{2 if len(nodes) == 2 or node == 'node2' else 1}" for node in nodes)
 
 
-ENGINES: list[Make] = [launcher, hydra, srun_pmi2, srun_pmix, srun_alone, openmpi, pods]
-
-
-@pytest.fixture(params=ENGINES, ids=lambda make: make.__name__)
+@pytest.fixture
 def engine(request: pytest.FixtureRequest) -> Engine:
     make: Make = request.param
     machines: Machines = request.getfixturevalue("slurm" if "srun" in make.__name__ else "machines")
     return make(request, machines, NODES)
 
 
+def named(value: Make | str) -> str:
+    return value if isinstance(value, str) else value.__name__
+
+
+def engines(*makes: Make) -> pytest.MarkDecorator:
+    """Test with these engines. Each test has those that differ in what it is about."""
+    return pytest.mark.parametrize("engine", makes, ids=named, indirect=True)
+
+
+@engines(launcher, srun_pmi2, srun_pmix, pods)
 def test_a_program_of_mpi4py(engine: Engine, tmp_path: Path) -> None:
+    """The commands of the page start the same with other engines."""
     program = tmp_path / "app.py"
     program.write_text(HELLO)
     done = engine.run("-m", "aiompi.compat", program)
@@ -240,7 +245,9 @@ def test_the_commands_of_the_page(request: pytest.FixtureRequest, tmp_path: Path
     said = sorted(line.split() for line in done.stdout.splitlines())
     assert [words[:4] for words in said] == [[str(rank), "4", "4", ENVIRONMENT] for rank in range(SIZE)], done
     several = command == SUBMIT or re.search(r"host|-N", command)
-    assert {words[4] for words in said} == ({"node1", "node2", "node3"} if several else {"node1"})
+    names, shared = [words[4] for words in said], [int(words[5]) for words in said]
+    assert set(names) == ({"node1", "node2", "node3"} if several else {"node1"})
+    assert shared == [names.count(name) for name in names]
 
 
 def test_hydra_with_a_port_in_place_of_a_socket(
@@ -254,60 +261,49 @@ def test_hydra_with_a_port_in_place_of_a_socket(
     assert (done.returncode, done.stderr, done.stdout[:3]) == (0, "", "4 6"), done
 
 
-def test_the_asyncio_program_of_the_readme(engine: Engine, tmp_path: Path) -> None:
-    program = tmp_path / "ring.py"
-    program.write_text(README["ring_async.py"])
-    done = engine.run(program)
-    assert (done.returncode, done.stderr) == (0, ""), done
-    expected = [f"rank {rank} got {(rank - 1) % SIZE}, the sum is 6" for rank in range(SIZE)]
-    assert sorted(done.stdout.splitlines()) == expected
-
-
+@engines(srun_alone, pods)
 def test_a_process_with_another_key_is_refused(engine: Engine, tmp_path: Path) -> None:
-    if engine.ports:
-        program = tmp_path / "app.py"
-        program.write_text(STRANGER)
-        done = engine.run(program)
-        assert (done.returncode, "total 4" in done.stdout) == (0, True), done
-        assert "refuses this process" in done.stdout
-        assert "the key of the job" in done.stderr
+    """From ranks of the asyncio face; those of other engines are in `tests/job/bootstrap/test_jobs.py`."""
+    program = tmp_path / "app.py"
+    program.write_text(STRANGER)
+    done = engine.run(program)
+    assert (done.returncode, "total 4" in done.stdout) == (0, True), done
+    assert "refuses this process" in done.stdout
+    assert "the key of the job" in done.stderr
 
 
+@engines(hydra, srun_alone, pods)
 def test_an_agent_that_cannot_be_reached_is_named(engine: Engine, tmp_path: Path) -> None:
     """Hosts that the engine itself cannot reach are named by it; see test_hosts.py for the launcher."""
-    if engine.ports:
-        program = tmp_path / "app.py"
-        program.write_text("from aiompi import MPI; MPI.COMM_WORLD.rank")
-        timeouts = {"AIOMPI_CONNECT_TIMEOUT": "1", "AIOMPI_START_TIMEOUT": "3"}
-        done = engine.run(program, AIOMPI_BIND="127.0.0.1", **timeouts)
-        assert done.returncode != 0
-        cause = r"rank \d (cannot reach rank 0 at \S+ port \d+ within \d s|gets no credential of rank 0 on node1)"
-        assert re.search(cause, done.stderr), done
+    program = tmp_path / "app.py"
+    program.write_text("from aiompi import MPI; MPI.COMM_WORLD.rank")
+    timeouts = {"AIOMPI_CONNECT_TIMEOUT": "1", "AIOMPI_START_TIMEOUT": "3"}
+    done = engine.run(program, AIOMPI_BIND="127.0.0.1", **timeouts)
+    assert done.returncode != 0
+    cause = r"rank \d (cannot reach rank 0 at \S+ port \d+ within \d s|gets no credential of rank 0 on node1)"
+    assert re.search(cause, done.stderr), done
+
+
+#: how rank 2 ends: the engines, and what the user is told
+ENDS: dict[str, tuple[list[Make], str]] = {
+    "raise": ([srun_pmi2, openmpi, pods], "rank 2 failed: ValueError: no luck|rank 2 on node2 exited with status 1"),
+    "abort": ([launcher, hydra, srun_pmix, srun_alone], r"rank 2( on node2)? called MPI_Abort\(7\)"),
+    "kill": ([srun_pmix, openmpi, pods], "rank 2 closed its connection"),
+}
 
 
 @pytest.mark.parametrize(
-    ("how", "report"),
-    [
-        ("raise", "rank 2 failed: ValueError: no luck|rank 2 on node2 exited with status 1"),
-        ("abort", r"rank 2( on node2)? called MPI_Abort\(7\)"),
-    ],
+    ("how", "engine"),
+    [(how, make) for how, (makes, _) in ENDS.items() for make in makes],
+    ids=named,
+    indirect=["engine"],
 )
-def test_a_rank_that_fails_ends_the_job_although_another_computes(
-    engine: Engine, tmp_path: Path, how: str, report: str
-) -> None:
+def test_a_rank_that_fails_ends_the_job_although_another_computes(engine: Engine, how: str, tmp_path: Path) -> None:
     program = tmp_path / "app.py"
     program.write_text(FAILS)
     done = engine.run(program, how)
     assert done.returncode != 0
-    assert re.search(report, done.stderr), done
-
-
-def test_a_rank_that_is_killed_ends_the_job_although_another_computes(engine: Engine, tmp_path: Path) -> None:
-    program = tmp_path / "app.py"
-    program.write_text(FAILS)
-    done = engine.run(program, "kill")
-    assert done.returncode != 0
-    assert engine.kills or "rank 2 closed its connection" in done.stderr, done
+    assert (how == "kill" and engine.kills) or re.search(ENDS[how][1], done.stderr), done
 
 
 #: On node1 the first rank waits, and a second one holds the GIL for long; on other hosts it is the other way round.
@@ -326,6 +322,11 @@ comm.recv(source=comm.size - 1 - comm.rank)
 """
 #: seconds in which a lost host is noticed, on a busy machine too: without a heartbeat a silent connection ends in 60 s
 SOON = 50.0
+#: the engines that lose node3, which is killed, and those that then lose node2, which is cut off
+LOSSES: dict[str, list[Make]] = {
+    "kill": [launcher, hydra, srun_pmix, pods],
+    "cut": [launcher, salloc, srun_pmi2, srun_alone, openmpi],
+}
 #: what is in the environment of all processes of a job
 MARK = "ENGINE_OF_THE_TEST"
 
@@ -383,13 +384,13 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def outcomes(request: pytest.FixtureRequest, expendable: Machines) -> dict[tuple[str, str], Outcome]:
-    """Engine and loss -> outcome. All engines lose node3, which is killed, and then node2, which is cut off."""
+    """Engine and loss -> outcome."""
     program = request.getfixturevalue("tmp_path_factory").mktemp("lost") / "app.py"
     program.write_text(LOST)
     found = {}
     # A host that is killed ends its connections, so that no heartbeat is needed.
     for nodes, loss, environ in ((NODES, "kill", {"AIOMPI_HEARTBEAT": "0"}), (NODES[:2], "cut", {})):
-        jobs = [Job(make(request, expendable, nodes), make.__name__, program, **environ) for make in [*ENGINES, salloc]]
+        jobs = [Job(make(request, expendable, nodes), make.__name__, program, **environ) for make in LOSSES[loss]]
         try:
             until(lambda: all(job.runs() for job in jobs))
             lost = time.monotonic()
@@ -432,9 +433,10 @@ def _engine(pid: int) -> str:
     return variables.get(MARK, "launcher")  # ssh passes no variables on
 
 
-@pytest.mark.parametrize("make", [*ENGINES, salloc], ids=lambda make: make.__name__)
-@pytest.mark.parametrize("loss", ["kill", "cut"])
-def test_a_host_that_is_lost(outcomes: dict[tuple[str, str], Outcome], make: Make, loss: str) -> None:
+@pytest.mark.parametrize(
+    ("loss", "make"), [(loss, make) for loss, makes in LOSSES.items() for make in makes], ids=named
+)
+def test_a_host_that_is_lost(outcomes: dict[tuple[str, str], Outcome], loss: str, make: Make) -> None:
     """The job reports it, and all its processes end, also on the host that is cut off, and whatever the engine does."""
     outcome = outcomes[make.__name__, loss]
     assert outcome.reported < SOON, outcome
