@@ -73,9 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker is not None and config.args == [TESTS.name] and config.rootpath == TESTS.parent:
         ignored = {TESTS / "__pycache__", *map(Path.absolute, map(Path, config.getoption("ignore") or ()))}
         places = sorted(
-            str(path)
-            for path in TESTS.iterdir()
-            if (path.match("test_*.py") or path.is_dir()) and path not in ignored
+            str(path) for path in TESTS.iterdir() if (path.match("test_*.py") or path.is_dir()) and path not in ignored
         )
         begin = len(places) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
         config.args = places[begin:] + places[:begin]

@@ -1,4 +1,8 @@
-"""The core: the classes for the common case of messages, in two implementations (forms) with the same interface.
+"""The core: the part of the message path that most calls take, in two implementations (forms) with the same interface.
+
+The core serves calls with the arguments that most programs use, while the ring to the peer has room. For other calls,
+and after errors, its methods return None or False, and the classes above it (`aiompi.engine`, `aiompi.coll`,
+`aiompi.window`) serve the call: this is the general path.
 
 The native form is Cython and C (`aiompi/core/native`), and is used if it could be built. The pure form is Python
 (`aiompi/core/pure`), for machines where the native form cannot be built. AIOMPI_CORE=native or pure chooses one of

@@ -1,4 +1,7 @@
-"""The native core. Each file of this folder has one subject; `aiompi.core` describes the two forms of the core."""
+"""The native core. Each file of this folder has one subject.
+
+`aiompi.core` describes the two forms of the core, and the general path, which handles what the core leaves to it.
+"""
 
 from aiompi.core.sources import check as _check_sources
 

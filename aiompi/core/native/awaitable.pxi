@@ -6,7 +6,8 @@
 
 cdef extern from *:
     """
-    Return how many frames a call records as its origin, as a coroutine does; 0 without asyncio's debug mode.
+    /* Return how many frames a call records as its origin, as a coroutine does; 0 without asyncio's debug mode. */
+    static int origin_depth(void) { return PyThreadState_Get()->coroutine_origin_tracking_depth; }
 
     /* Make `step` the am_send of a class: as for coroutines, a step then ends without raising StopIteration. */
     static void step_by(PyObject *type, void *step) { ((PyTypeObject *)type)->tp_as_async->am_send = (sendfunc)step; }

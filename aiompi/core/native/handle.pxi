@@ -1,6 +1,6 @@
 # Handles of requests, as programs of MPI hold them. `aiompi.core.pure.handle` has the same in Python.
 #
-# The functions serve the most common case: many requests of one class, all started by short calls.
+# The functions are for long lists of requests of one class.
 
 cdef class RequestHandle:
     """A handle of an operation, which is null once the operation has been completed."""

@@ -68,7 +68,7 @@ class ExplicitOffsets(Access):
         Args:
             offset: in elementary types of the view, from its beginning.
             buf: a writable buffer specification, not to be touched before the read is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -99,7 +99,7 @@ class ExplicitOffsets(Access):
         Args:
             offset: in elementary types of the view, from its beginning.
             buf: a writable buffer specification, not to be touched before the read is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
@@ -133,7 +133,7 @@ class ExplicitOffsets(Access):
         Args:
             offset: in elementary types of the view, from its beginning.
             buf: a buffer specification, not to be changed before the write is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -164,7 +164,7 @@ class ExplicitOffsets(Access):
         Args:
             offset: in elementary types of the view, from its beginning.
             buf: a buffer specification, not to be changed before the write is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
@@ -203,7 +203,7 @@ class IndividualPointer(Access):
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -230,7 +230,7 @@ class IndividualPointer(Access):
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
@@ -260,7 +260,7 @@ class IndividualPointer(Access):
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -287,7 +287,7 @@ class IndividualPointer(Access):
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
@@ -323,7 +323,7 @@ class SharedPointer(Access):
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -350,7 +350,7 @@ class SharedPointer(Access):
 
         Args:
             buf: a writable buffer specification, not to be touched before the read is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
@@ -364,7 +364,7 @@ class SharedPointer(Access):
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong.
@@ -391,7 +391,7 @@ class SharedPointer(Access):
 
         Args:
             buf: a buffer specification, not to be changed before the write is complete.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             InvalidBufferError, InvalidCountError, InvalidTypeError: the buffer specification is wrong in a process.
@@ -424,7 +424,7 @@ class SplitCollectives(Access):
 
         Args:
             buf: the buffer that was given to `Read_at_all_begin`.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             LocalProtocolError: none was begun.
@@ -451,7 +451,7 @@ class SplitCollectives(Access):
 
         Args:
             buf: the buffer that was given to `Read_all_begin`.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             LocalProtocolError: none was begun.
@@ -478,7 +478,7 @@ class SplitCollectives(Access):
 
         Args:
             buf: the buffer that was given to `Read_ordered_begin`.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             LocalProtocolError: none was begun.
@@ -506,7 +506,7 @@ class SplitCollectives(Access):
 
         Args:
             buf: the buffer that was given to `Write_at_all_begin`.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             LocalProtocolError: none was begun.
@@ -533,7 +533,7 @@ class SplitCollectives(Access):
 
         Args:
             buf: the buffer that was given to `Write_all_begin`.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             LocalProtocolError: none was begun.
@@ -560,7 +560,7 @@ class SplitCollectives(Access):
 
         Args:
             buf: the buffer that was given to `Write_ordered_begin`.
-            status: filled with the number of bytes that were read or written, which its `Get_count` counts in elements.
+            status: filled with the number of bytes that were read or written; its `Get_count` converts it to elements.
 
         Raises:
             LocalProtocolError: none was begun.

@@ -72,7 +72,7 @@ class Comm(
 
     @classmethod
     def _denote(cls, denoted: Communicator) -> Self:
-        """Return a handle of the class for this kind of communicator if that derives from `cls`, otherwise of `cls`."""
+        """Return a handle of `cls`, or of the class for this kind of communicator if that class derives from `cls`."""
         kind = Intercomm if denoted.remote is not None else _ARRANGED[type(denoted.topology)]
         return cast(Self, (kind if issubclass(kind, cls) else cls)()._hold(denoted))
 
@@ -198,8 +198,8 @@ class Comm(
             The new communicator, or a null one in a process outside of it.
 
         Raises:
-            InvalidGroupError: the group has processes that are not in this communicator; a member of a group that
-                another process gave has given a different group.
+            InvalidGroupError: the group has processes that are not in this communicator; the members of a group that a
+                process gave have not all given this group.
             BlockingCallError: an event loop is running in this thread.
         """
         made: Comm = self._finish(self._made(create.create(self._entered("Create(group)"), group), "Create"))
@@ -241,7 +241,7 @@ class Comm(
                 "mpi_hw_resource_type".
 
         Returns:
-            The new communicator. It is a null one in a process that gave UNDEFINED, is not bound to exactly one
+            The new communicator. The communicator is null in a process that gave UNDEFINED, is not bound to exactly one
             resource of the type, or is not in the process set that `info` names.
 
         Raises:
@@ -539,7 +539,7 @@ def _from_group(
     info: Info,
     errhandler: Errhandler | None,
 ) -> C:
-    """Return the communicator of this face for the core that a constructor makes of a group."""
+    """Return a communicator of this face for the result of a constructor that takes a group."""
     call = f"{kind.__name__}.{constructor.__name__.capitalize()}"
     check_running_loop(call, f"await aiompi.{call}(...)")
     process.check_thread()

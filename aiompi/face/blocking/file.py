@@ -116,7 +116,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
             size: bytes; the same in all processes.
 
         Raises:
-            InvalidArgumentError, FileError: the size is wrong in a process, or not the same in all.
+            InvalidArgumentError, FileError: the size is wrong in a process, or differs between processes.
             BlockingCallError: an event loop is running in this thread.
         """
         self._finish(self._entered("Set_size(size)").set_size(size))
@@ -128,7 +128,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
             size: bytes, the same in all processes; a shorter file gets this size.
 
         Raises:
-            InvalidArgumentError, FileError: the size is wrong in a process, or not the same in all.
+            InvalidArgumentError, FileError: the size is wrong in a process, or differs between processes.
             BlockingCallError: an event loop is running in this thread.
         """
         self._finish(self._entered("Preallocate(size)").preallocate(size))
@@ -203,7 +203,7 @@ class File(ExplicitOffsets, IndividualPointer, SharedPointer, SplitCollectives):
             whence: see `Seek`; the same in all processes.
 
         Raises:
-            InvalidArgumentError, FileError: an argument is wrong, or not the same in all processes.
+            InvalidArgumentError, FileError: an argument is wrong in a process, or differs between processes.
             BlockingCallError: an event loop is running in this thread.
         """
         self._finish(self._entered("Seek_shared(offset, whence)").seek_shared(offset, whence))

@@ -66,7 +66,7 @@ class Message(Reference[_Taken]):
         return cls._denote(_NO_PROC if message is None else _Taken(core, message))
 
     def free(self) -> None:
-        """Make another handle of MESSAGE_NO_PROC null; do nothing to a message, which must be received."""
+        """Make the handle null if it is a copy of MESSAGE_NO_PROC; do nothing to a message, which must be received."""
         if self._denoted is _NO_PROC and self is not MESSAGE_NO_PROC:
             self._denoted = None
 

@@ -471,7 +471,7 @@ def _begun(
     recvtag: int,
     status: Status | None = None,
 ) -> tuple[engine.Receive, Callable[[], EngineRequest[None]]]:
-    """Start a receive; return it, and a function that starts the send, so that no frame keeps the buffers."""
+    """Start a receive; return the request and a function that starts the send. So no frame refers to the buffers."""
     receive = core.irecv(target, source, recvtag, None, status)
     return receive, functools.partial(core.send, (memory,), len(memory), dest, sendtag)
 

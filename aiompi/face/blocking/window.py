@@ -72,7 +72,7 @@ class Win(WindowCalls):
     def Create(
         cls, memory: SupportsBuffer | None, disp_unit: int = 1, info: Info = INFO_NULL, comm: Intracomm = COMM_SELF
     ) -> Self:
-        """Make a window of memory of the program (MPI_Win_create, section 12.2.1); all ranks of `comm` call it.
+        """Make a window of memory of the program (MPI_Win_create, section 12.2.1); all ranks of `comm` make this call.
 
         Args:
             memory: contiguous and writable; None for a rank without memory.
@@ -93,7 +93,7 @@ class Win(WindowCalls):
 
     @classmethod
     def Allocate(cls, size: int, disp_unit: int = 1, info: Info = INFO_NULL, comm: Intracomm = COMM_SELF) -> Self:
-        """Make a window of new memory of zeros (MPI_Win_allocate, section 12.2.2); all ranks of `comm` call it.
+        """Make a window of new memory of zeros (MPI_Win_allocate, section 12.2.2); all ranks of `comm` make this call.
 
         Ranks of one host with the native core access this memory without its owner, also while the owner computes.
 
@@ -341,7 +341,7 @@ class Win(WindowCalls):
     def Fetch_and_op(
         self, origin: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0, op: Op = SUM
     ) -> None:
-        """Combine an element with an element of another rank, and fetch the old value of the latter (MPI_Fetch_and_op).
+        """Combine an element with an element of another rank, and fetch the other rank's old value (MPI_Fetch_and_op).
 
         The operation is complete at the end of the epoch, or after a flush.
 
@@ -363,7 +363,7 @@ class Win(WindowCalls):
     def Compare_and_swap(
         self, origin: BufSpec, compare: BufSpec, result: BufSpec, target_rank: int, target_disp: int = 0
     ) -> None:
-        """Replace an element of another rank if it equals `compare`, and fetch its old value (MPI_Compare_and_swap).
+        """Replace another rank's element if the element equals `compare`; fetch its old value (MPI_Compare_and_swap).
 
         The operation is complete at the end of the epoch, or after a flush.
 
@@ -446,7 +446,7 @@ class Win(WindowCalls):
         self._finish(self._usable("Wait").epochs.wait())
 
     def Test(self) -> bool:
-        """If `Wait` would return at once, do what it does and return True; otherwise return False (MPI_Win_test)."""
+        """Do what `Wait` does and return True if `Wait` would return at once; otherwise return False (MPI_Win_test)."""
         epochs = self._usable("Test").epochs
         poll()
         return epochs.test()
@@ -527,7 +527,7 @@ class Win(WindowCalls):
         self._finish(self._flush("Flush_all", None, local=False))
 
     def Flush_local(self, rank: int) -> None:
-        """Complete the accesses to the memory of a rank at this end: buffers may be used again (MPI_Win_flush_local).
+        """Complete, at this end only, the accesses to a rank's memory: buffers may be used again (MPI_Win_flush_local).
 
         Args:
             rank: rank whose lock is held.
@@ -539,7 +539,7 @@ class Win(WindowCalls):
         self._finish(self._flush("Flush_local", rank, local=True))
 
     def Flush_local_all(self) -> None:
-        """Complete all accesses at this end (MPI_Win_flush_local_all).
+        """Complete all accesses at this end only (MPI_Win_flush_local_all).
 
         Raises:
             BlockingCallError: an event loop is running in this thread.

@@ -326,7 +326,7 @@ class Probes(ObjectSends):
             tag: 0..TAG_UB or ANY_TAG.
 
         Returns:
-            Status of the message that a receive would match now; None if there is none.
+            Status of the message that a receive would match now; None if no message matches.
 
         Raises:
             InvalidRankError, InvalidTagError: an argument is out of range.

@@ -427,7 +427,7 @@ class BufferSends(Handle):
         return AwaitableCall(self._isend_buffer(buf, dest, tag, Mode.READY))
 
     def Send_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
-        """Bind the arguments of `Isend`; each start sends what is in the buffer then (section 3.9).
+        """Bind the arguments of `Isend`; each start sends the current contents of the buffer (section 3.9).
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -447,7 +447,7 @@ class BufferSends(Handle):
         return core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.STANDARD)
 
     def Bsend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
-        """Bind the arguments of `Ibsend`; each start sends what is in the buffer then (section 3.9).
+        """Bind the arguments of `Ibsend`; each start sends the current contents of the buffer (section 3.9).
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it
@@ -468,7 +468,7 @@ class BufferSends(Handle):
         return core.send_init(core.conversion.prepare(buf, dest), dest, tag, Mode.BUFFERED)
 
     def Ssend_init(self, buf: BufSpec, dest: int, tag: int = 0) -> PersistentRequest[None]:
-        """Bind the arguments of `Issend`; each start sends what is in the buffer then (section 3.9).
+        """Bind the arguments of `Issend`; each start sends the current contents of the buffer (section 3.9).
 
         Args:
             buf: a buffer specification: an object with the buffer protocol, `[buf, type]`, `[buf, count, type]`; it

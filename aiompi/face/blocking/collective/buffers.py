@@ -75,8 +75,8 @@ class BufferCollectives(Handle):
 
         Args:
             sendbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
-                count is the number of items for a rank, a displacement is the position of the first of them, in items.
-                Blocks may overlap.
+                count is the number of items for a rank, and a displacement is the position of the first of these items,
+                in items. Blocks may overlap.
             recvbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root leaves its block
                 where it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
@@ -122,7 +122,8 @@ class BufferCollectives(Handle):
         Args:
             sendbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root.
             recvbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
-                count is the number of items from a rank, a displacement is the position of the first of them, in items.
+                count is the number of items from a rank, and a displacement is the position of the first of these
+                items, in items.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
 
         Raises:
@@ -290,8 +291,8 @@ class BufferCollectives(Handle):
 
         Args:
             sendbuf: (sum(recvcounts),) items, or IN_PLACE if they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items. With IN_PLACE it holds the items for all ranks, and the result replaces
-                the first items.
+            recvbuf: (recvcounts[rank],) items. With IN_PLACE, `recvbuf` holds the items for all ranks, and the result
+                replaces the first items.
             recvcounts: number of items for each rank; None on all ranks if each rank gets as many items as its
                 `recvbuf` has.
             op: operation, defined for the datatype.
@@ -320,8 +321,8 @@ class BufferCollectives(Handle):
         Args:
             sendbuf: (size, count) items, C order, or IN_PLACE if they are in `recvbuf`. A count in this specification,
                 or in `recvbuf`, is the count of one block.
-            recvbuf: (count,) items. With IN_PLACE it holds the items of all blocks, and the result replaces the first
-                items.
+            recvbuf: (count,) items. With IN_PLACE, `recvbuf` holds the items of all blocks, and the result replaces the
+                first items.
             op: operation, defined for the datatype.
 
         Raises:
@@ -342,7 +343,7 @@ class BufferCollectives(Handle):
         )
 
     def Scan(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> None:
-        """Combine the buffers of the ranks up to and including this one, element by element (section 4.11).
+        """Combine the buffers of the ranks up to and including this rank, element by element (section 4.11).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.
@@ -363,7 +364,7 @@ class BufferCollectives(Handle):
         self._finish(buffers.scan.begin(self._entered("Scan(sendbuf, recvbuf, op)"), sendbuf, recvbuf, op))
 
     def Exscan(self, sendbuf: BufSpec | InPlace, recvbuf: BufSpec, op: Op = SUM) -> None:
-        """Combine the buffers of the ranks below this one element by element (MPI-2).
+        """Combine the buffers of the ranks below this rank, element by element (MPI-2).
 
         Args:
             sendbuf: (count,) items, or IN_PLACE.

@@ -151,7 +151,7 @@ class ObjectCollectives(Handle):
         return result
 
     def scan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T:
-        """Combine the objects of the ranks up to and including this one in rank order (section 4.11).
+        """Combine the objects of the ranks up to and including this rank in rank order (section 4.11).
 
         Args:
             sendobj: any object that can be pickled.
@@ -174,7 +174,7 @@ class ObjectCollectives(Handle):
         return result
 
     def exscan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM) -> T | MaybeNone:
-        """Combine the objects of the ranks below this one in rank order (MPI-2).
+        """Combine the objects of the ranks below this rank in rank order (MPI-2).
 
         Args:
             sendobj: any object that can be pickled.

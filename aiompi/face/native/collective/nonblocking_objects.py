@@ -240,7 +240,7 @@ class NonblockingObjectCollectives(Handle):
         return objects.allreduce(self._admitted, self._codec, sendobj, op, algorithm=algorithm)
 
     def iscan(self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None) -> Request[T]:
-        """Start a `scan`: combine the objects of the ranks up to and including this one in rank order (section 4.11).
+        """Start a `scan`: combine the objects of the ranks up to and including this rank in rank order (section 4.11).
 
         Args:
             sendobj: any object that can be pickled.
@@ -269,7 +269,7 @@ class NonblockingObjectCollectives(Handle):
     def iexscan(
         self, sendobj: T, op: Op | Callable[[T, T], T] = SUM, *, algorithm: str | None = None
     ) -> Request[T | MaybeNone]:
-        """Start an `exscan`: combine the objects of the ranks below this one in rank order (MPI-2).
+        """Start an `exscan`: combine the objects of the ranks below this rank in rank order (MPI-2).
 
         Args:
             sendobj: any object that can be pickled.

@@ -122,8 +122,8 @@ class PersistentCollectives(Handle):
 
         Args:
             sendbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
-                count is the number of items for a rank, a displacement is the position of the first of them, in items.
-                Blocks may overlap.
+                count is the number of items for a rank, and a displacement is the position of the first of these items,
+                in items. Blocks may overlap.
             recvbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root leaves its block
                 where it is.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
@@ -199,7 +199,8 @@ class PersistentCollectives(Handle):
         Args:
             sendbuf: (count,) items, whose number may differ from rank to rank; IN_PLACE at the root.
             recvbuf: at the root `[buf, counts]` or `[buf, (counts, displs)]`, also with a type; ignored elsewhere. A
-                count is the number of items from a rank, a displacement is the position of the first of them, in items.
+                count is the number of items from a rank, and a displacement is the position of the first of these
+                items, in items.
             root: rank of the root; on an intercommunicator ROOT, PROC_NULL, or the root's rank in the remote group.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
@@ -455,8 +456,8 @@ class PersistentCollectives(Handle):
 
         Args:
             sendbuf: (sum(recvcounts),) items, or IN_PLACE if they are in `recvbuf`.
-            recvbuf: (recvcounts[rank],) items. With IN_PLACE it holds the items for all ranks, and the result replaces
-                the first items.
+            recvbuf: (recvcounts[rank],) items. With IN_PLACE, `recvbuf` holds the items for all ranks, and the result
+                replaces the first items.
             recvcounts: number of items for each rank; None on all ranks if each rank gets as many items as its
                 `recvbuf` has.
             op: operation, defined for the datatype.
@@ -496,8 +497,8 @@ class PersistentCollectives(Handle):
         Args:
             sendbuf: (size, count) items, C order, or IN_PLACE if they are in `recvbuf`. A count in this specification,
                 or in `recvbuf`, is the count of one block.
-            recvbuf: (count,) items. With IN_PLACE it holds the items of all blocks, and the result replaces the first
-                items.
+            recvbuf: (count,) items. With IN_PLACE, `recvbuf` holds the items of all blocks, and the result replaces the
+                first items.
             op: operation, defined for the datatype.
             info: hints, of which none is known.
             algorithm: name, the same on all ranks; by default, the settings and the tuning data choose one.
