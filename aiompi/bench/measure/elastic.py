@@ -32,9 +32,8 @@ _current: list[Any] = []  # the communicators whose links SIGUSR2 may cut
 def _cut_link() -> None:
     """Cut a link at random."""
     for comm in _current:
-        runtime = storm.runtime_of(comm)
-        if peers := [link.peer.rank for link in storm.links(runtime)]:
-            storm.cut(runtime, random.choice(peers), random.random() < 0.5)
+        if peers := [link.peer.rank for link in storm.links(comm._runtime)]:
+            storm.cut(comm._runtime, random.choice(peers), random.random() < 0.5)
 
 
 def _say_kept(before: dict[str, str]) -> None:

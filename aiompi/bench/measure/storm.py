@@ -27,6 +27,7 @@ from typing import Any, Final, TypeAlias
 
 from aiompi.constants import ANY_SOURCE
 from aiompi.errors import JobAbortedError, ProcessFailedError, RevokedError, SpawnError
+from aiompi.face.native.communicator import Comm
 from aiompi.job.runtime import Runtime
 
 SIZES: Final = (1, 400, 12_000, 40_000, 300_000)  # items of 8 bytes
@@ -218,15 +219,13 @@ class Storm:
 
     Args:
         comm: of all ranks.
-        runtime: of this rank.
         seed: of the steps.
         seconds: time after which the ranks agree to end.
         operations: the operations, of which each step performs one.
     """
 
-    def __init__(self, comm: Any, runtime: Runtime, seed: int, seconds: float, operations: Operations) -> None:
+    def __init__(self, comm: Any, seed: int, seconds: float, operations: Operations) -> None:
         self.operations = operations
-        self.runtime = runtime
         self.world = self.comm = comm
         self.seed = seed
         self.seconds = seconds
@@ -245,14 +244,13 @@ class Storm:
         deadline = time.monotonic() + self.seconds
         while not await self._step(deadline):
             pass
-        members = self.comm.group if hasattr(self.comm, "group") else self.comm.Get_group()
-        everybody = self.world.group if hasattr(self.world, "group") else self.world.Get_group()
+        members, everybody = self.comm.group, self.world.group
         ranks = [*members.Translate_ranks([*range(members.size)], everybody)]
         await self._settle(len(before) + 2 * (len(ranks) - 1) - (everybody.size - len(ranks)))
         after = descriptors()
         return {
             "members": ranks,
-            "stale": sorted({link.peer.rank for link in links(self.runtime)} - {*ranks}),
+            "stale": sorted({link.peer.rank for link in links(self.world._runtime)} - {*ranks}),
             "steps": self.steps,
             "first_after": self.first_after,
             "descriptors": [len(before), len(after)],
@@ -265,7 +263,7 @@ class Storm:
         while time.monotonic() < begin + (known if len(descriptors()) <= most else _LONG_SETTLED):
             with contextlib.suppress(*LOST):
                 self.comm.iprobe()
-            await asyncio.sleep(0.01) if hasattr(self.comm, "_runtime") else time.sleep(0.01)
+            await asyncio.sleep(0.01) if isinstance(self.comm, Comm) else time.sleep(0.01)
 
     async def _step(self, deadline: float) -> bool:
         """Try a step. If the step does not count, shrink to the living ranks. Return True after the last step."""
@@ -340,16 +338,6 @@ def immediate(coroutine: Coroutine[Any, Any, None]) -> None:
     raise AssertionError("a call of the blocking face was awaited")
 
 
-def runtime_of(comm: Any) -> Runtime:
-    """Return the runtime of a communicator of either face."""
-    if hasattr(comm, "_runtime"):
-        runtime: Runtime = comm._runtime
-        return runtime
-    from aiompi.face.blocking.process import process  # for this face only
-
-    return process.runtime
-
-
 def say(**fields: Any) -> None:
     sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
@@ -374,7 +362,7 @@ def main(
     def cut_link() -> None:
         for first, second, reset in cuts:
             if world is not None and first == world.rank:
-                cut(runtime_of(world), second, reset)
+                cut(world._runtime, second, reset)
 
     on_cut(cut_link)
 
@@ -382,7 +370,7 @@ def main(
         nonlocal world
         world = comm
         operations = (spawning, *OPERATIONS[::3]) if spawns else OPERATIONS
-        storm = Storm(comm, runtime_of(comm), seed, seconds, operations)
+        storm = Storm(comm, seed, seconds, operations)
         say(rank=comm.rank, **await storm.run(lambda: say(rank=comm.rank, pid=os.getpid())))
 
     try:
