@@ -43,7 +43,7 @@ from support.worlds import PolledWorld, RawPeer, irecv, isend
 #: words of the page -> the tests of what is promised there; none where nothing is
 PROMISES: Final = {
     # The key of a job
-    "Each job has a key of 256 bits": "launcher/test_run.py::test_every_job_has_a_key_of_its_own",
+    "Each job has a key of 256 bits": "launcher/test_run.py::test_two_jobs_at_once",
     "Both ends of every connection prove that they know its key": "wire/test_hello.py::test_both_sides_prove_the_key",
     "before they read any other data": (
         "test_security.py::test_nothing_unproven_reaches_openssl_or_a_decoder, "
@@ -51,7 +51,7 @@ PROMISES: Final = {
         "faults/test_strangers.py::test_unix_sockets, faults/test_strangers.py::test_ports_of_a_job_that_others_join"
     ),
     "The key itself is never sent": "wire/test_hello.py::test_key_is_never_sent_and_nothing_repeats",
-    "never shown on a command line": "launcher/test_run.py::test_the_key_is_on_no_command_line_and_in_no_log",
+    "never shown on a command line": "launcher/test_run.py::test_what_only_the_ranks_find",
     "and open no port": (
         "launcher/test_hosts.py::test_neither_agents_nor_ranks_of_one_machine_open_a_port, "
         "cluster/test_hosts.py::test_no_agent_opens_a_port"

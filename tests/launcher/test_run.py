@@ -253,7 +253,7 @@ def test_a_signal_while_ranks_are_started(launch):
 
 
 def test_two_jobs_at_once(launch, home: Path):
-    """Each rank has a key of its own."""
+    """Each job, and each of its ranks, has a key of its own."""
     first, second = (launch.start("-n", "2", "sh", "-c", "echo $AIOMPI_KEY; exec sleep 100") for _ in range(2))
     assert len({running.line() for running in (first, first, second, second)} - {""}) == 4
     assert len(list(home.iterdir())) == 2
