@@ -115,8 +115,8 @@ class Stage:
     def contribution(self, own: Buffer | None, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
         """Return the block of this rank's contribution `own`, and the blocks of all ranks.
 
-        The block of the contribution is empty if `own` is None. If `own` is one of `places`, this block is also one of
-        the blocks of all ranks.
+        The block of the contribution is empty if `own` is None. If `own` is one of `places`, the list has the
+        same block at this place.
         """
         block = Block() if own is None else self.outgoing(own)
         return block, [block if place is own else self.incoming(place) for place in places]

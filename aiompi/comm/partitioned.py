@@ -172,7 +172,7 @@ class _Run(Request[T_co]):
         self._settle()
 
     def _settle(self) -> None:
-        """If no message is in transit, end the run: fail if a message failed, succeed if all partitions are done."""
+        """End the run if no message is in transit, and a message has failed or all partitions are done."""
         if self._done or self._under_way:
             return
         if self._failure is not None:

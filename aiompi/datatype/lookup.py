@@ -194,7 +194,7 @@ def _kind(p: int, r: int) -> int:
 
 @functools.cache  # calls with the same arguments return the same type, because these types are never freed
 def _constant(combiner: int, name: str, **arguments: int) -> Datatype:
-    """Return a predefined type that is equivalent to a named type and records the combiner and arguments."""
+    """Return a predefined type equivalent to the one called `name`; it remembers a combiner and its arguments."""
     base = PREDEFINED[name]
 
     def compose(kind: type[F], form: Callable[[TypeMap], F]) -> F:

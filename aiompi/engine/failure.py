@@ -268,7 +268,11 @@ class FailureHandler:
 
 
 def _fail(operations: Iterable[Failable], error: Exception) -> None:
-    """Fail operations that no table holds any more: a schedule that waits for such an operation may start new ones."""
+    """Fail the operations of a list.
+
+    The list must not be a table of the engine: a failure can make a schedule start new operations, which changes
+    these tables.
+    """
     for operation in operations:
         operation.fail(another(error))
 

@@ -89,7 +89,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
             del self.early[key]
 
     def holds_early(self, message: Message) -> bool:
-        """Return True if an early message is in the queue of unexpected messages: no matched probe has taken it."""
+        """Return True if an early message is still in the queue of unexpected messages."""
         return message in self.early.get((message.source, message.tag), ())
 
     def take_tagged(self, source: int, tag: int) -> Receive | None:

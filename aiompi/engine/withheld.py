@@ -7,10 +7,11 @@ message. Only one question per context and tag is open at a time, so the receive
 asked for. Each answered announcement lets the sender announce the next withheld message unasked. So every receive gets
 its message, however many other messages were sent before.
 
-Order. A message is *early* if it is announced before another message of its context that was sent earlier. Receives of
-the tag of an early message match this message, because it is the first with that tag. Receives of any tag do not match
-an early message until its turn comes. The sender tells the receiver about the turn in two cases: the sender would now
-announce the message unasked, or a receive of any tag asks and this message is the first of its context.
+Order. A message is *early* if it is announced before another message of its context that was sent earlier. A receive
+with its tag can match an early message, because all earlier messages with this tag have been announced. A receive with
+ANY_TAG does not match an early message until its turn comes. The sender tells the receiver about the turn in two
+cases: the sender would now announce the message unasked, or a receive with ANY_TAG asks and this message is the first
+of its context.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def failure(error: BaseException) -> Failure:
 
 
 def original_error(error: MPIError) -> BaseException:
-    """Return the exception that the program's object raised when it was (un)pickled; without one, the error."""
+    """Return the cause of an error, which an object raised as it was pickled or unpickled, or else the error."""
     cause = error.__cause__
     if cause is None:
         return error

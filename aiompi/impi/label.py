@@ -40,7 +40,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class Per(enum.Enum):
-    """The objects for which a label has one element each: clients, hosts or procs."""
+    """Whether a label has one element for each client, each host or each proc."""
 
     CLIENT = "client"
     HOST = "host"

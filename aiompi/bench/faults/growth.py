@@ -1,4 +1,4 @@
-"""Two measurements of elastic jobs: the recovery time of survivors, and the resources that joining and leaving leak."""
+"""Measurements of elastic jobs: recovery time of survivors, and resources that leak as members join and leave."""
 
 from __future__ import annotations
 

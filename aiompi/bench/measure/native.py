@@ -46,7 +46,7 @@ async def latency(comm: Intracomm, nbytes: int, iterations: int, blocks: int) ->
 
 
 async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per window of messages and its answer; all messages of the window are outstanding at once."""
+    """Seconds for a window of messages and the answer to it; all these messages are outstanding at once."""
     sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer = peer_of(comm)
@@ -71,7 +71,7 @@ async def bandwidth(comm: Intracomm, nbytes: int, window: int, iterations: int, 
 
 
 async def early(comm: Intracomm, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per window of messages and its answer; all these messages arrive before their receives are posted."""
+    """Seconds for a window of messages and the answer to it; all messages arrive before their receives are posted."""
     sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer = peer_of(comm)
