@@ -44,7 +44,7 @@ def promised() -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize(("module", "names"), promised().items())
+@cases(("module", "names"), promised().items())
 def test_type_checkers_see_what_there_is(module: str, names: list[str]) -> None:
     """What the package promises to them is what it gives."""
     for name in names:
@@ -76,7 +76,7 @@ def test_tools_see_every_public_name(module: types.ModuleType) -> None:
         assert not names & set(vars(builtins)), "a star import would replace builtins"
 
 
-@pytest.mark.parametrize("name", ["nonsense", "Nonsense", "_Nonsense", "__wrapped__"])
+@cases("name", ["nonsense", "Nonsense", "_Nonsense", "__wrapped__"])
 def test_unknown_names(name: str) -> None:
     with pytest.raises(AttributeError, match=f"module 'aiompi' has no attribute '{name}'"):
         getattr(aiompi, name)
@@ -146,7 +146,7 @@ asyncio.run(main())
     assert isolated(program.replace("{}", use)) == "True set()\n"
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
     [
         "run",

@@ -10,6 +10,7 @@ import pytest
 
 from aiompi import errors
 from aiompi.constants import MAX_ERROR_STRING
+from support.cases import cases
 
 NAMED = {name: value for name, value in vars(errors).items() if name.startswith("ERR_") and name != "ERR_LASTCODE"}
 CLASSES = {name: value for name, value in NAMED.items() if value in errors.ERROR_CLASSES}
@@ -30,7 +31,7 @@ def test_classes_are_those_of_the_standard_and_distinct() -> None:
     assert all(0 < value <= errors.ERR_LASTCODE for value in NAMED.values())
 
 
-@pytest.mark.parametrize(("name", "value"), CLASSES.items())
+@cases(("name", "value"), CLASSES.items())
 def test_every_class_has_its_own_exception(name: str, value: int) -> None:
     exception = errors.ERROR_CLASSES[value]
     assert exception.error_class == value, name
@@ -45,7 +46,7 @@ def test_errors_in_arguments_are_what_python_calls_them() -> None:
     assert issubclass(errors.InvalidBufferError, BufferError)
 
 
-@pytest.mark.parametrize(("name", "value"), LATER.items())
+@cases(("name", "value"), LATER.items())
 def test_classes_that_came_later_are_classes_of_then(name: str, value: int) -> None:
     """Their class in MPI-1.1 is ERR_ARG, or ERR_OTHER for failures, so programs that expect it catch them."""
     exception = errors.LATER_ERROR_CLASSES[value]
@@ -66,7 +67,7 @@ def test_every_class_has_its_own_text() -> None:
     assert errors.error_string(12345) == errors.error_string(errors.ERR_UNKNOWN)
 
 
-@pytest.mark.parametrize("exception", EXCEPTIONS)
+@cases("exception", EXCEPTIONS)
 def test_exceptions(exception: type[errors.MPIError]) -> None:
     error = exception("what happened")
     assert isinstance(error, builtins.RuntimeError)
@@ -78,7 +79,7 @@ def test_exceptions(exception: type[errors.MPIError]) -> None:
     assert str(copy) == "what happened"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("exception", "base"),
     [
         (errors.LocalProtocolError, errors.OtherError),
@@ -92,7 +93,7 @@ def test_own_exceptions_are_other_errors(exception: type, base: type) -> None:
     assert exception("x").error_class == errors.ERR_OTHER
 
 
-@pytest.mark.parametrize("code", NAMED.values())
+@cases("code", NAMED.values())
 def test_exceptions_made_out_of_codes(code: int) -> None:
     """They have the types that the library raises, and the text of their class."""
     error = errors.MPIError(code)
@@ -132,7 +133,7 @@ def test_codes_that_there_cannot_be(code: int) -> None:
 
 
 @pytest.mark.spec("S7.3-1")
-@pytest.mark.parametrize("code", [errors.SUCCESS, *NAMED.values(), errors.ERR_LASTCODE])
+@cases("code", [errors.SUCCESS, *NAMED.values(), errors.ERR_LASTCODE])
 def test_a_class_is_its_own_class(code: int) -> None:
     assert errors.Get_error_class(code) == code
 
@@ -184,7 +185,7 @@ def test_what_is_in_use_cannot_be_removed() -> None:
     errors.Remove_error_class(added)
 
 
-@pytest.mark.parametrize("code", [errors.SUCCESS, errors.ERR_RANK, errors.ERR_LASTCODE, 2**30 + 10**6])
+@cases("code", [errors.SUCCESS, errors.ERR_RANK, errors.ERR_LASTCODE, 2**30 + 10**6])
 def test_only_added_codes_can_be_changed(code: int) -> None:
     def add_string() -> None:
         errors.Add_error_string(code, "text")

@@ -443,7 +443,7 @@ FIGURES: Final = {
 }
 
 
-@pytest.mark.parametrize("words", FIGURES)
+@cases("words", FIGURES)
 def test_figures_are_those_of_the_sources(words: str) -> None:
     assert words.format(in_figures(FIGURES[words])) in plain(text_of(PAGE))
 

@@ -52,7 +52,7 @@ def test_defaults() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "text", "value"),
     [
         ("eager_limit", "0", 0),
@@ -95,7 +95,7 @@ def test_environment(name: str, text: str, value: Any) -> None:
     assert dataclasses.replace(loaded, **{name: getattr(Settings(), name)}) == Settings()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("given", "meant"),
     [("TRANSPORT", "TRANSPORTS"), ("RINGSIZE", "RING_SIZE"), ("PICKEL", "PICKLE"), ("ring_size", "RING_SIZE")],
 )
@@ -104,7 +104,7 @@ def test_misspelt_variable(given: str, meant: str) -> None:
         load({f"AIOMPI_{given}": "1"})
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
     [
         "AIOMPI_CONTROL",
@@ -121,7 +121,7 @@ def test_variable_of_another_purpose(name: str) -> None:
     assert load({name: "1"}) == Settings()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "text"),
     [
         ("eager_limit", "K"),
@@ -149,7 +149,7 @@ def test_empty_means_the_default(name: str, text: str) -> None:
     assert getattr(rc, name) == getattr(Settings(), name)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "value", "given"),
     [
         ("ring_size", 2**12, 2**12),
@@ -167,7 +167,7 @@ def test_rc_takes_values(name: str, value: Any, given: Any) -> None:
     assert type(getattr(load({}), name)) is type(given)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "value", "complaint"),
     [
         ("ring_size", 4096.5, " is 4096.5: expected an integer"),
@@ -256,7 +256,7 @@ def test_window_fits_the_field_that_returns_it() -> None:
             Settings(**values)
 
 
-@pytest.mark.parametrize("timeout", [0.0, -1.0, float("nan"), float("inf")])
+@cases("timeout", [0.0, -1.0, float("nan"), float("inf")])
 def test_connect_timeout_is_a_time(timeout: float) -> None:
     with pytest.raises(InvalidArgumentError, match="connect_timeout"):
         Settings(connect_timeout=timeout)

@@ -11,6 +11,7 @@ from aiompi import errors
 from aiompi.constants import ANY_SOURCE, ANY_TAG, UNDEFINED
 from aiompi.datatype import CHAR, DATATYPE_NULL, DOUBLE, DOUBLE_INT, INT, REAL, Datatype
 from aiompi.status import Status
+from support.cases import cases
 
 STRUCT = Datatype.Create_struct([2, 1], [0, 8], [CHAR, DOUBLE]).Create_resized(0, 100)
 
@@ -25,7 +26,7 @@ def test_new_status_is_the_empty_one() -> None:
 
 
 @pytest.mark.spec("S3.2.5-3", "S3.2.5-4")
-@pytest.mark.parametrize(
+@cases(
     ("nbytes", "size", "count"),
     [(0, 1, 0), (0, 8, 0), (24, 1, 24), (24, 8, 3), (24, 24, 1), (25, 8, UNDEFINED), (7, 8, UNDEFINED), (0, 0, 0)],
 )
@@ -41,7 +42,7 @@ def test_items_of_no_size() -> None:
 
 
 @pytest.mark.spec("S3.12.5-5", "S3.12.5-6", "D4.1.11-1")
-@pytest.mark.parametrize(
+@cases(
     ("datatype", "nbytes", "count", "elements"),
     [
         (REAL.Create_contiguous(2), 8, 1, 2),

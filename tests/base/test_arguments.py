@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from aiompi.base import arguments
+from support.cases import cases
 
 
 def test_integers_of_any_kind() -> None:
@@ -18,7 +19,7 @@ def test_integers_of_any_kind() -> None:
     assert arguments.integers((), "ranks") == ()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "text"),
     [
         (3, "ranks is 3: expected a sequence of integers, such as a list"),

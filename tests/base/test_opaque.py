@@ -15,6 +15,7 @@ from aiompi.datatype.predefined import DATATYPE_NULL, INT, Datatype
 from aiompi.errors import InvalidArgumentError
 from aiompi.info import INFO_ENV, INFO_NULL, Info
 from aiompi.op import OP_NULL, SUM, Op
+from support.cases import cases
 from support.jobs import Site
 
 NULL: list[tuple[type[Any], Any]] = [
@@ -25,7 +26,7 @@ CONSTANTS: list[tuple[type[Any], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("cls", "constant"), NULL + CONSTANTS)
+@cases(("cls", "constant"), NULL + CONSTANTS)
 def test_numbers_lead_back(cls: type[Any], constant: Opaque) -> None:
     assert cls.fromhandle(constant.handle) == constant
     assert cls.fromint(constant.toint()) == cls.f2py(constant.py2f()) == constant
@@ -33,7 +34,7 @@ def test_numbers_lead_back(cls: type[Any], constant: Opaque) -> None:
     assert cls(constant).handle == constant.handle
 
 
-@pytest.mark.parametrize(("cls", "constant"), CONSTANTS)
+@cases(("cls", "constant"), CONSTANTS)
 def test_numbers_of_nothing_are_refused(cls: type[Any], constant: Opaque) -> None:
     with pytest.raises(InvalidArgumentError, match="stands for no"):
         cls.fromhandle(12345)
@@ -42,7 +43,7 @@ def test_numbers_of_nothing_are_refused(cls: type[Any], constant: Opaque) -> Non
         other.fromhandle(constant.handle)
 
 
-@pytest.mark.parametrize(("cls", "constant"), NULL + CONSTANTS)
+@cases(("cls", "constant"), NULL + CONSTANTS)
 def test_handles_are_equal_by_what_they_denote_and_cannot_be_hashed(cls: type[Any], constant: Any) -> None:
     assert cls(constant) == constant
     assert all(constant != other for _, other in NULL + CONSTANTS if other is not constant)
@@ -64,7 +65,7 @@ def test_constants_are_pickled_by_name(cls: type[Any], constant: Any, again: Any
     assert type(again(kind(constant))) is kind
 
 
-@pytest.mark.parametrize(("cls", "constant"), CONSTANTS)
+@cases(("cls", "constant"), CONSTANTS)
 def test_free_spares_the_constants(cls: type[Any], constant: Any) -> None:
     constant.free()
     assert constant

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from aiompi.base.words import ranks_do, ranks_text
+from support.cases import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("ranks", "words"),
     [
         ([2], "rank 2"),

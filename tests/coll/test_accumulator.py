@@ -8,6 +8,7 @@ import pytest
 from aiompi.coll.accumulator import ObjectAccumulator, VectorAccumulator
 from aiompi.datatype import resolve_recv, resolve_send
 from aiompi.op import SUM, Op
+from support.cases import cases
 
 # x o y: the digits of x, then those of y
 JOIN = Op.Create(lambda a, b, datatype: b.cast("q").__setitem__(0, int(f"{a.cast('q')[0]}{b.cast('q')[0]}")))
@@ -19,7 +20,7 @@ def bring(accumulator, number):
 
 
 @pytest.mark.spec("S4.9.1-7", "S4.9.4-1")
-@pytest.mark.parametrize(
+@cases(
     ("steps", "expected"),
     [
         ([], 5),

@@ -20,6 +20,7 @@ from aiompi.errors import (
     TruncationError,
 )
 from coll.wires import World
+from support.cases import cases
 
 EDGE = 6
 
@@ -163,7 +164,7 @@ def test_the_call_names_itself_until_it_is_complete() -> None:
     assert into.tolist() == [[0, 1], [0, 1]]
 
 
-@pytest.mark.parametrize(
+@cases(
     "form",
     [
         lambda types: [[1, 1], np.array([0, 4]), types],

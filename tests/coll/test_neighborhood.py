@@ -24,6 +24,7 @@ from aiompi.errors import (
     TruncationError,
 )
 from coll.forms import FORMS, Memory
+from support.cases import cases
 
 UNTOUCHED = -1
 SHAPES = [(), (1,), (2,), (3,), (5,), (8,), (1, 1), (1, 2), (2, 2), (2, 3), (1, 7), (1, 2, 3), (2, 2, 2), (2, 1, 3)]
@@ -340,7 +341,7 @@ def test_neighbours_that_do_not_agree_on_the_length(world):
         requests[1].result()
 
 
-@pytest.mark.parametrize("name", neighborhood.__all__)
+@cases("name", neighborhood.__all__)
 def test_documented(name):
     collective = getattr(neighborhood, name)
     assert "MPI_" + name.capitalize() in inspect.getdoc(collective)

@@ -14,6 +14,7 @@ from aiompi.coll import buffers
 from aiompi.datatype import IN_PLACE, INT
 from aiompi.errors import InvalidArgumentError, InvalidBufferError, InvalidRequestError
 from aiompi.op import SUM
+from support.cases import cases
 
 HOLE = INT.Create_resized(0, 8).Commit()
 
@@ -132,7 +133,7 @@ def test_an_algorithm_can_be_named(world):
         buffers.scan.using("none")(world(2).comms[0], np.ones(1), np.ones(1), SUM)
 
 
-@pytest.mark.parametrize("name", buffers.__all__)
+@cases("name", buffers.__all__)
 def test_documented(name):
     collective = getattr(buffers, name)
     assert "MPI_" + name.capitalize() in inspect.getdoc(collective)

@@ -12,12 +12,9 @@ import pytest
 from aiompi.coll import algorithms
 from aiompi.coll.registry import COLLECTIVES
 from aiompi.errors import InvalidArgumentError
+from support.cases import cases
 
-ALGORITHMS = [
-    pytest.param(algorithm.run, id=f"{collective.name}-{name}")
-    for collective in COLLECTIVES.values()
-    for name, algorithm in collective.algorithms.items()
-]
+ALGORITHMS = [each.run for collective in COLLECTIVES.values() for each in collective.algorithms.values()]
 
 
 def test_every_collective_is_a_module():
@@ -25,7 +22,7 @@ def test_every_collective_is_a_module():
     assert modules - {"clients", "impi", "intercomm", "neighborhood", "shapes"} == set(COLLECTIVES)
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
+@cases("name", COLLECTIVES)
 def test_every_algorithm_of_the_module_is_listed(name):
     module = importlib.import_module(f"{algorithms.__name__}.{name}")
     collective = COLLECTIVES[name]
@@ -39,7 +36,7 @@ def test_every_algorithm_of_the_module_is_listed(name):
     assert drawn == {name: algorithm.run for name, algorithm in collective.algorithms.items()}
 
 
-@pytest.mark.parametrize("run", ALGORITHMS)
+@cases("run", ALGORITHMS)
 def test_an_algorithm_is_a_documented_coroutine_of_a_channel(run):
     assert inspect.iscoroutinefunction(run)
     assert next(iter(inspect.signature(run).parameters)) == "channel"
@@ -49,7 +46,7 @@ def test_an_algorithm_is_a_documented_coroutine_of_a_channel(run):
         assert re.search(promise, text), promise
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
+@cases("name", COLLECTIVES)
 def test_what_runs_over_clients_is_documented_with_its_messages(name):
     for algorithm in COLLECTIVES[name].over_clients:
         assert inspect.iscoroutinefunction(algorithm.run)

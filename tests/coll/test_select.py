@@ -14,6 +14,7 @@ from aiompi.coll.signature import note_of
 from aiompi.comm import derive
 from aiompi.engine import LITTLE_ROOM, MOST_IN_ROUNDS, ROOM
 from aiompi.errors import InternalError, InvalidArgumentError
+from support.cases import cases
 
 
 async def plain(channel):
@@ -190,7 +191,7 @@ def test_tuning_data_must_name_what_there_is(text, message):
         select.parse(text)
 
 
-@pytest.mark.parametrize("name", COLLECTIVES)
+@cases("name", COLLECTIVES)
 def test_the_packaged_data_serve_every_call(name):
     last = select.tuning()[name][-1]
     algorithm = COLLECTIVES[name].algorithms[last.algorithm]

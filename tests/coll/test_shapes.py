@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from aiompi.coll.algorithms.shapes import Pof2, Tree
+from support.cases import cases
 
 
-@pytest.mark.parametrize("total", range(1, 18))
+@cases("total", range(1, 18))
 def test_every_rank_of_a_tree_has_one_parent_and_the_ranks_that_follow_it_below(total):
     for size in range(1, total + 1):
         for root in (0, total // 2, total - 1):
@@ -29,7 +28,7 @@ def test_every_rank_of_a_tree_has_one_parent_and_the_ranks_that_follow_it_below(
             assert parents.keys() == members.keys() - {root}
 
 
-@pytest.mark.parametrize("size", range(1, 18))
+@cases("size", range(1, 18))
 def test_a_fold_leaves_a_power_of_two_in_the_order_of_the_ranks(size):
     for root in range(size):
         positions = [Pof2(rank, size, root) for rank in range(size)]

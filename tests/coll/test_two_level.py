@@ -15,6 +15,7 @@ from aiompi.coll.select import Case, preferred
 from aiompi.engine import Peer
 from aiompi.op import MAX, SUM
 from coll.wires import Wire, World
+from support.cases import cases
 
 #: by rank, its host
 DIVISIONS = [
@@ -140,7 +141,7 @@ def test_messages_between_hosts_are_few() -> None:
         assert world.between["messages"] == messages, name
 
 
-@pytest.mark.parametrize("name", COLL)
+@cases("name", COLL)
 def test_two_levels_are_chosen_where_there_are_several_hosts(name: str) -> None:
     assert preferred(COLLECTIVES[name], Case(12, 64, hosts=True)) == "two_level"
     assert preferred(COLLECTIVES[name], Case(12, 64)) != "two_level"

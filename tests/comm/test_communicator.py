@@ -22,6 +22,7 @@ from aiompi.constants import (
     UNEQUAL,
 )
 from aiompi.engine import Mode
+from support.cases import cases
 from support.worlds import LocalWorld, irecv, isend
 
 
@@ -84,7 +85,7 @@ def test_failure_of_a_rank_concerns_its_place_in_the_group() -> None:
     assert isinstance(isend(sub[1], b"x", 0).exception(), errors.ProcessFailedError)
 
 
-@pytest.mark.parametrize("root", [-1, 2, PROC_NULL, ANY_SOURCE])
+@cases("root", [-1, 2, PROC_NULL, ANY_SOURCE])
 def test_root_is_checked(root: int) -> None:
     comm = LocalWorld(2).comms[1]
     assert comm.checked_root(0, "MPI_Bcast") == 0

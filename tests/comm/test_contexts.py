@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiompi.comm.contexts import MAX_CID, ContextIds
+from support.cases import cases
 
 
 @pytest.mark.spec("I4.3-1", "I4.3-3", "I4.3-6")
@@ -17,7 +18,7 @@ def test_pairs_follow_each_other() -> None:
 
 
 @pytest.mark.spec("I4.3-5")
-@pytest.mark.parametrize(("highest", "pair"), [(1, 2), (2, 4), (3, 4), (8, 10), (9, 10)])
+@cases(("highest", "pair"), [(1, 2), (2, 4), (3, 4), (8, 10), (9, 10)])
 def test_the_lower_one_is_even(highest: int, pair: int) -> None:
     ids = ContextIds()
     ids.highest = highest

@@ -9,6 +9,7 @@ import pytest
 
 from aiompi import errors
 from aiompi.comm.errhandler import ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN, Errhandler
+from support.cases import cases
 
 PREDEFINED = [ERRORS_RETURN, ERRORS_ARE_FATAL, ERRORS_ABORT]
 
@@ -80,7 +81,7 @@ def test_freeing_makes_one_handle_null() -> None:
 
 
 @pytest.mark.spec("S2.4.1-6", "S2.4.1-9")
-@pytest.mark.parametrize("errhandler", [ERRHANDLER_NULL, *PREDEFINED])
+@cases("errhandler", [ERRHANDLER_NULL, *PREDEFINED])
 def test_constants_cannot_be_freed(errhandler: Errhandler) -> None:
     """Other handles of the constants can be freed."""
     before = repr(errhandler)

@@ -14,6 +14,7 @@ from aiompi.comm import Group
 from aiompi.comm.group import GROUP_EMPTY, GROUP_NULL
 from aiompi.constants import IDENT, PROC_NULL, SIMILAR, UNDEFINED, UNEQUAL
 from aiompi.errors import InvalidArgumentError, InvalidGroupError, InvalidRankError
+from support.cases import cases
 
 MEMBERS = st.lists(st.integers(0, 9), unique=True)
 GROUPS = st.builds(Group.of, MEMBERS, st.integers(0, 9))
@@ -139,7 +140,7 @@ def test_bad_selections(select: Callable[[Group, list[int]], Group], ranks: list
 
 
 @pytest.mark.spec("S5.3.2-9", "S5.3.2-11", "S5.3.2-12")
-@pytest.mark.parametrize(
+@cases(
     ("ranges", "ranks"),
     [
         ([], []),
@@ -199,7 +200,7 @@ def test_the_empty_group_is_not_the_null_one() -> None:
 
 
 @pytest.mark.spec("S5.2.1-1")
-@pytest.mark.parametrize(
+@cases(
     "use",
     [
         Group.Get_size,

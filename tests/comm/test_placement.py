@@ -12,6 +12,7 @@ from aiompi.comm import Communicator, Group
 from aiompi.comm.placement import Placement
 from aiompi.constants import CONTEXT_SELF, IMPI_CLIENT_COLOR, IMPI_CLIENT_SIZE, IMPI_HOST_COLOR, IMPI_HOST_SIZE
 from aiompi.impi.universe import Universe
+from support.cases import cases
 from support.universes import universe
 from support.worlds import LocalWorld
 
@@ -82,7 +83,7 @@ def test_a_job_without_clients() -> None:
 
 
 @pytest.mark.spec("I2.5-7")
-@pytest.mark.parametrize("key", KEYS)
+@cases("key", KEYS)
 def test_they_cannot_be_changed(key: int) -> None:
     comm = aiompi.Intracomm(None, world().comms[0])  # type: ignore[arg-type]
     for change in (lambda: comm.Set_attr(key, 1), lambda: comm.Delete_attr(key), lambda: comm.Free_keyval(key)):

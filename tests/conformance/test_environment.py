@@ -6,11 +6,12 @@ import pytest
 
 from aiompi import MPI
 from aiompi.errors import ERROR_CLASSES
+from support.cases import cases
 from support.jobs import FACES, Site, in_face
 
 
 @pytest.mark.spec("S7.2-10", "S7.3-1")
-@pytest.mark.parametrize("error_class", [MPI.SUCCESS, *ERROR_CLASSES])
+@cases("error_class", [MPI.SUCCESS, *ERROR_CLASSES])
 def test_every_error_class_has_a_text(error_class: int) -> None:
     assert 0 < len(MPI.error_string(error_class)) <= MPI.MAX_ERROR_STRING
     if error_class != MPI.SUCCESS:

@@ -12,6 +12,7 @@ from aiompi.core import Atomics, WindowBase
 from aiompi.errors import InternalError
 from aiompi.op.predefined import MAX, NO_OP, REPLACE, SUM
 from aiompi.window.target import IN_CORE, OPERATIONS
+from support.cases import cases
 
 if core.form != "native":
     pytest.skip("the pure form has no short way", allow_module_level=True)
@@ -53,7 +54,7 @@ def test_no_access_is_outside_of_the_memory(unit: int, target: Any) -> None:
     assert not memory.any()
 
 
-@pytest.mark.parametrize("rank", [-1, -2, 3, 2**31, 2**32 + 1, 2**64 + 1, True, Number(1), np.int64(1), 1.0, None])
+@cases("rank", [-1, -2, 3, 2**31, 2**32 + 1, 2**64 + 1, True, Number(1), np.int64(1), 1.0, None])
 def test_only_plain_ranks_take_the_short_way(rank: Any) -> None:
     made, memory = window()
     assert not made.put_at_once(np.ones(1), rank, 0)
@@ -100,7 +101,7 @@ def test_operands_may_lie_at_any_address(rights: int, op: Any, expected: int, co
     assert before.tolist() == [expected] * count
 
 
-@pytest.mark.parametrize("odd", [b"12345678", [1.0], 1, memoryview(bytearray(8)), np.zeros(1, ">i8"), np.zeros(1, "O")])
+@cases("odd", [b"12345678", [1.0], 1, memoryview(bytearray(8)), np.zeros(1, ">i8"), np.zeros(1, "O")])
 def test_only_arrays_of_numbers_are_combined(odd: Any) -> None:
     made, memory = window()
     words, plain = Atomics(memoryview(memory)), np.ones(1)

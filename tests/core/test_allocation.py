@@ -15,6 +15,7 @@ import pytest
 
 from aiompi.core import allocation
 from aiompi.core.allocation import GRAIN, KEPT, LARGE, LARGEST, allocate, copied, joined
+from support.cases import cases
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +30,7 @@ def address(view: object) -> int:
     return int(np.asarray(view).__array_interface__["data"][0])
 
 
-@pytest.mark.parametrize("nbytes", [0, 1, 1000, LARGE - 1, LARGE, LARGE + 1, 2**20, LARGEST, LARGEST + 1])
+@cases("nbytes", [0, 1, 1000, LARGE - 1, LARGE, LARGE + 1, 2**20, LARGEST, LARGEST + 1])
 def test_memory_is_writable_and_of_unsigned_bytes(nbytes: int) -> None:
     view = allocate(nbytes)
     assert (len(view), view.nbytes, view.format, view.readonly) == (nbytes, nbytes, "B", False)

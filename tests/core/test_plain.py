@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from aiompi import core
 from aiompi.errors import MPIError
 from aiompi.objects import Codec
+from support.cases import cases
 from support.messages import assert_same
 
 
@@ -95,7 +96,7 @@ def test_malformed_messages_are_refused_as_by_python(message: bytes, data: st.Da
     assert outcome(CODEC.loads, changed) == outcome(CODEC._loads, changed)
 
 
-@pytest.mark.parametrize("message", [
+@cases("message", [
     b"\xdd\xff\xff\xff\xff", b"\xdc\xff\xff\x01", b"\xde\xff\xff\x01\x01", b"\xdf\xff\xff\xff\xff", b"\xda\xff\xffx",
     b"\xc4\x05ab", b"\xc5\xff", b"\xd9", b"\xcb\0\0", b"\x92\x01", b"\x81\x01", b"\x81\x90\x01", b"\x81\x80\x01",
     b"\x01\x02", b"\xc1", b"\xd4\x01", b"\xa2\xff\xfe", b"\xa3\xed\xa0\x80", b"\x91" * 2000, b"\x81\xa1", b"\x81\xbfa",

@@ -11,6 +11,7 @@ import pytest
 
 from aiompi.core import PeerBase, Recorder, Request
 from aiompi.core.pure import recorder as layout
+from support.cases import cases
 
 CAPACITY = 4
 
@@ -57,7 +58,7 @@ def way_of(memory: bytearray, handle: int) -> int:
     return int(layout.RECORD.unpack_from(memory, at)[10])
 
 
-@pytest.mark.parametrize("forged", [2**64 - 1, 2**63, 0, 1])
+@cases("forged", [2**64 - 1, 2**63, 0, 1])
 def test_the_number_of_records_is_not_taken_from_the_file(forged: int) -> None:
     recorder, _, memory = made()
     recorder.start(layout.SEND, 0, 1, 2, 3)
@@ -104,7 +105,7 @@ def calls(recorder: Recorder) -> dict[str, Callable[[], object]]:
     }
 
 
-@pytest.mark.parametrize("call", list(calls(made()[0])))
+@cases("call", list(calls(made()[0])))
 def test_a_recorder_that_is_closed_meanwhile_writes_nothing(call: str) -> None:
     recorder, names, memory = made()
     chosen, closed = calls(recorder)[call], []
@@ -128,7 +129,7 @@ def test_the_memory_of_a_recorder_in_a_cycle_is_given_back() -> None:
     memory.clear()
 
 
-@pytest.mark.parametrize("number", [2**31, 2**40, 2**70, -(2**31) - 1, "1", None, 1.5])
+@cases("number", [2**31, 2**40, 2**70, -(2**31) - 1, "1", None, 1.5])
 def test_a_number_that_no_call_accepts_is_shown_as_none(number: object) -> None:
     assert layout.shown(number) == -1
 

@@ -22,6 +22,7 @@ from aiompi.core._native import CommunicatorBase, MatchQueues, Outgoing, PeerBas
 from aiompi.errors import InternalError, RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER
+from support.cases import cases
 from support.frames import Header
 from support.interrupts import called
 from support.rings import LINE, SIZE, Landed, RingPair, eager, raw, send
@@ -445,7 +446,7 @@ def test_tables_of_pieces_that_cannot_be(pair: RingPair, table: bytes) -> None:
     assert pair.sinks[1].offers == []
 
 
-@pytest.mark.parametrize("seed", range(60))
+@cases("seed", range(60))
 def test_nothing_but_a_protocol_error_comes_of_any_memory(seed: int) -> None:
     """A peer scribbles over words and rings at any moment."""
     chance = random.Random(seed)

@@ -13,6 +13,7 @@ from aiompi.create import create, create_group, create_intercomm, dup, free, mer
 from aiompi.engine import Request
 from aiompi.errors import InvalidArgumentError, InvalidCommError, InvalidRankError, InvalidTagError
 from create.conftest import Family
+from support.cases import cases
 from support.worlds import irecv, isend
 
 Families: TypeAlias = Callable[[int], Family]
@@ -124,7 +125,7 @@ def test_groups_with_common_processes() -> None:
 
 
 @pytest.mark.spec("S5.6.2-2", "I4.8-8")
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "error", "text"),
     [
         ((ANY_SOURCE, 1, 0), InvalidRankError, "local leader -1"),

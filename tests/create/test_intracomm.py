@@ -22,6 +22,7 @@ from aiompi.errors import (
     InvalidTagError,
 )
 from create.conftest import Family
+from support.cases import cases
 from support.worlds import irecv, isend
 
 Families: TypeAlias = Callable[[int], Family]
@@ -181,7 +182,7 @@ def test_create_is_a_split(family: Families) -> None:
 
 
 @pytest.mark.spec("S5.4.2-7")
-@pytest.mark.parametrize(("color", "key"), [(-1, 0), (-2, 0), (2**63, 0), (0, 2**63), (0, -(2**63) - 1)])
+@cases(("color", "key"), [(-1, 0), (-2, 0), (2**63, 0), (0, 2**63), (0, -(2**63) - 1)])
 def test_bad_colours_and_keys(color: int, key: int) -> None:
     comm = Family(2).comms[1]
     with pytest.raises(InvalidArgumentError, match=r"Comm_split on WORLD, rank 1: (colour|key)"):

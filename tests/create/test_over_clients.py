@@ -36,6 +36,7 @@ from aiompi.errors import (
     RemoteProtocolError,
 )
 from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, external, pairs
+from support.cases import cases
 
 ALL_SHAPES = [*SHAPES, EIGHT, WIDE]
 
@@ -130,7 +131,7 @@ def test_the_last_identifiers(constructor):
 
 
 @pytest.mark.spec("I4.4-1", "I4.4-2", "I4.3-11")
-@pytest.mark.parametrize("shape", [*SHAPES, EIGHT])
+@cases("shape", [*SHAPES, EIGHT])
 def test_a_create(shape):
     world = ClientWorld(*shape)
     part = Group.of([world.order[-1], world.order[0]])
@@ -147,7 +148,7 @@ def test_a_create(shape):
 
 
 @pytest.mark.spec("I4.3-11", "I4.7-1", "I4.7-2", "I4.7-3", "I4.7-5", "I4.7-6")
-@pytest.mark.parametrize("shape", [*SHAPES, EIGHT])
+@cases("shape", [*SHAPES, EIGHT])
 def test_a_split(shape):
     """An Allreduce, and an Allgather of three INT of each process; keys are signed, equal ones keep the order."""
     world = ClientWorld(*shape)
@@ -476,7 +477,7 @@ def test_a_free_of_an_intercommunicator(clients, order, groups):
 
 
 @pytest.mark.spec("I4.6-2", "I4.6-3", "I4.6-4")
-@pytest.mark.parametrize(("clients", "order", "groups"), PAIRS)
+@cases(("clients", "order", "groups"), PAIRS)
 def test_a_dup_of_an_intercommunicator(clients, order, groups):
     world = ClientWorld(clients, order)
     made = connected(world, groups)
@@ -584,7 +585,7 @@ def test_a_grid(shape):
     assert {request.result().size for request in rows} == {nnodes // 2}
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@cases("shape", SHAPES)
 def test_neighbours_in_a_ring_over_clients(shape):
     world = ClientWorld(*shape)
     size = world.size

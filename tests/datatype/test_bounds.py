@@ -7,6 +7,7 @@ import pytest
 
 from aiompi.datatype import BYTE, CHAR, DOUBLE, INT, LB, LONG_DOUBLE, UB, Datatype
 from aiompi.datatype.bounds import EMPTY, Bounds
+from support.cases import cases
 from support.datatype_model import addresses
 
 
@@ -16,7 +17,7 @@ def bounds(datatype: Datatype) -> tuple[int, int, int]:
 
 
 @pytest.mark.spec("S3.12-4", "S3.12-5", "D4.1-2")
-@pytest.mark.parametrize(
+@cases(
     ("types", "displacements", "expected"),
     [
         ([DOUBLE, CHAR], [0, 8], (0, 16, 16)),
@@ -35,7 +36,7 @@ def test_padding_is_part_of_the_upper_bound(
 
 
 @pytest.mark.spec("S3.12-4")
-@pytest.mark.parametrize("code", ["i1, i8", "i8, i1", "i2, i1, i4", "i1, c16, i4", "i4, g", "?, f4, U1"])
+@cases("code", ["i1, i8", "i8, i1", "i2, i1, i4", "i1, c16, i4", "i4, g", "?, f4, U1"])
 def test_structs_are_as_long_as_those_of_c(code: str) -> None:
     dtype = np.dtype(code, align=True)
     assert dtype.fields is not None
@@ -109,7 +110,7 @@ def test_resized() -> None:
 
 
 @pytest.mark.spec("D4.1.7-2")
-@pytest.mark.parametrize(("lb", "extent"), [(0, 100), (4, 2), (0, 0), (0, -8), (-50, 3)])
+@cases(("lb", "extent"), [(0, 100), (4, 2), (0, 0), (0, -8), (-50, 3)])
 def test_resizing_erases_earlier_markers(lb: int, extent: int) -> None:
     marked = Datatype.Create_struct([1, 2, 1], [-1000, 0, 1000], [LB, INT, UB])
     resized = marked.Create_resized(lb, extent)

@@ -16,6 +16,7 @@ from aiompi.datatype.buffer.arrays import bytes_of
 from aiompi.datatype.codes import to_dtype
 from aiompi.datatype.layout import move
 from aiompi.errors import InvalidTypeError
+from support.cases import cases
 
 CODES = {
     "C_BOOL": "? b1",
@@ -54,7 +55,7 @@ ROWS = [(code, attribute) for attribute, line in CODES.items() for code in line.
 NATIVE, FOREIGN = ("<", ">") if sys.byteorder == "little" else (">", "<")
 
 
-@pytest.mark.parametrize(("code", "attribute"), ROWS)
+@cases(("code", "attribute"), ROWS)
 def test_code(code: str, attribute: str) -> None:
     assert Datatype.fromcode(code) is getattr(datatype, attribute)
     assert Datatype.fromcode("@" + code) is Datatype.fromcode(NATIVE + code) is Datatype.fromcode(code)
@@ -64,7 +65,7 @@ def test_the_table_of_codes_is_complete() -> None:
     assert {code for code, _ in ROWS} == set(codes.CODES)
 
 
-@pytest.mark.parametrize("code", ["", "x", "ii", "i3", "f128", "@", "T{i:a:}", "double"])
+@cases("code", ["", "x", "ii", "i3", "f128", "@", "T{i:a:}", "double"])
 def test_unknown_code(code: str) -> None:
     with pytest.raises(InvalidTypeError, match="unknown type code"):
         Datatype.fromcode(code)
@@ -76,7 +77,7 @@ def test_code_in_foreign_byte_order_is_refused_with_a_remedy() -> None:
     assert Datatype.fromcode(FOREIGN + "i1") is datatype.INT8_T
 
 
-@pytest.mark.parametrize(
+@cases(
     ("dtype", "attribute"),
     [
         ("?", "C_BOOL"), ("i1", "INT8_T"), ("u1", "UINT8_T"), ("h", "SHORT"), ("H", "UNSIGNED_SHORT"),
@@ -94,7 +95,7 @@ def test_numpy_type(dtype: object, attribute: str) -> None:
     assert found.extent == np.dtype(dtype).itemsize  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "index", "attribute"),
     [
         ("f", "i", "FLOAT_INT"), ("d", "i", "DOUBLE_INT"), ("l", "i", "LONG_INT"), ("i", "i", "TWOINT"),
@@ -134,7 +135,7 @@ STRUCTURED = [
 
 
 @pytest.mark.spec("S3.12-2", "S3.12.1-8")
-@pytest.mark.parametrize("description", STRUCTURED)
+@cases("description", STRUCTURED)
 def test_structured_types_become_structs(description: object) -> None:
     dtype = np.dtype(description)  # type: ignore[call-overload]
     found = from_dtype(dtype)
@@ -192,7 +193,7 @@ def test_types_of_other_packages_are_bytes() -> None:
         from_dtype(np.dtypes.StringDType())
 
 
-@pytest.mark.parametrize("description", STRUCTURED)
+@cases("description", STRUCTURED)
 def test_the_way_back_gives_the_same_numpy_type(description: object) -> None:
     dtype = np.dtype(description)  # type: ignore[call-overload]
     assert to_dtype(from_dtype(dtype)) == dtype
@@ -232,7 +233,7 @@ DERIVED = {
 }
 
 
-@pytest.mark.parametrize("name", DERIVED)
+@cases("name", DERIVED)
 def test_numpy_types_of_derived_types(name: str) -> None:
     derived, expected = DERIVED[name]
     found = to_dtype(derived)
@@ -243,7 +244,7 @@ def test_numpy_types_of_derived_types(name: str) -> None:
     assert [column.tolist() for column in again.layout.runs()] == [column.tolist() for column in derived.layout.runs()]
 
 
-@pytest.mark.parametrize(
+@cases(
     "derived",
     [
         datatype.DATATYPE_NULL,
@@ -260,7 +261,7 @@ def test_no_numpy_type(derived: datatype.Datatype) -> None:
         to_dtype(derived)
 
 
-@pytest.mark.parametrize("dtype", ["f8", "i2", "c16", [("value", "f4"), ("index", "i4")]])
+@cases("dtype", ["f8", "i2", "c16", [("value", "f4"), ("index", "i4")]])
 def test_numpy_type_in_foreign_byte_order(dtype: object) -> None:
     with pytest.raises(InvalidTypeError, match=r"astype\(array.dtype.newbyteorder"):
         from_dtype(np.dtype(dtype).newbyteorder("S"))  # type: ignore[call-overload]
@@ -270,7 +271,7 @@ class _FloatInt(ctypes.Structure):
     _fields_ = [("value", ctypes.c_float), ("index", ctypes.c_int)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("memory", "attribute"),
     [
         (b"abcd", "UINT8_T"),

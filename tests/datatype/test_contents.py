@@ -10,6 +10,7 @@ from aiompi import constants as mpi
 from aiompi.datatype import BYTE, DATATYPE_NULL, DOUBLE, INT, LB, UB, Datatype
 from aiompi.datatype.deprecated import Type_hindexed, Type_hvector, Type_struct
 from aiompi.errors import InvalidTypeError
+from support.cases import cases
 
 BLOCK, CYCLIC = mpi.DISTRIBUTE_BLOCK, mpi.DISTRIBUTE_CYCLIC
 
@@ -51,7 +52,7 @@ TABLE: list[tuple[Datatype, str, list[int], list[int], list[Datatype]]] = [
 
 
 @pytest.mark.spec("D4.1.13-1", "D4.1.13-6")
-@pytest.mark.parametrize(("made", "name", "integers", "addresses", "types"), TABLE)
+@cases(("made", "name", "integers", "addresses", "types"), TABLE)
 def test_table(made: Datatype, name: str, integers: list[int], addresses: list[int], types: list[Datatype]) -> None:
     combiner = getattr(mpi, f"COMBINER_{name}")
     assert made.Get_envelope() == (len(integers), len(addresses), 0, len(types), combiner)

@@ -22,6 +22,7 @@ from aiompi.constants import (
 )
 from aiompi.datatype import INT, SHORT, Datatype
 from aiompi.errors import InvalidArgumentError, MPIError
+from support.cases import cases
 from support.datatype_model import addresses_of, basic, check
 
 
@@ -123,7 +124,7 @@ GOOD = {
 
 
 @pytest.mark.spec("D4.1.4-1", "D4.1.4-3")
-@pytest.mark.parametrize(
+@cases(
     ("wrong", "message"),
     [
         ({"size": 5}, "size is 5, but a grid of .* has 6 processes"),

@@ -69,7 +69,7 @@ def test_a_freed_type_is_the_null_type() -> None:
 
 
 @pytest.mark.spec("S2.4.1-5", "S3.12.4-4")
-@pytest.mark.parametrize(
+@cases(
     "call",
     [
         Datatype.Get_size, Datatype.Get_extent, Datatype.Get_true_extent, Datatype.Commit, Datatype.Free,
@@ -221,7 +221,7 @@ def test_names_that_cannot_be_given() -> None:
         vector().Set_name(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("made", "expected"),
     [
         (DOUBLE, "<aiompi.Datatype MPI_DOUBLE>"),
@@ -311,7 +311,7 @@ def test_a_type_without_gaps_is_one_run() -> None:
 # Codes.
 
 
-@pytest.mark.parametrize(
+@cases(
     ("made", "code", "char", "string"),
     [
         (DOUBLE, "d", "d", "f8"), (INT, "i", "i", "i4"), (BYTE, "B", "B", "u1"), (CHAR, "c", "c", "S1"),
@@ -326,9 +326,7 @@ def test_codes(made: Datatype, code: str, char: str, string: str) -> None:
     assert (again.size, again.dtype) == (made.size, made.dtype)
 
 
-@pytest.mark.parametrize(
-    "made", [mpi.SIGNED_CHAR, mpi.SHORT, mpi.UNSIGNED, mpi.FLOAT, mpi.UINT16_T, mpi.AINT, mpi.COUNT]
-)
+@cases("made", [mpi.SIGNED_CHAR, mpi.SHORT, mpi.UNSIGNED, mpi.FLOAT, mpi.UINT16_T, mpi.AINT, mpi.COUNT])
 def test_codes_lead_back(made: Datatype) -> None:
     assert Datatype.fromcode(made.tocode()) is made
 
@@ -340,7 +338,7 @@ def test_types_without_code(made: Datatype) -> None:
         made.tocode()
 
 
-@pytest.mark.parametrize("made", [mpi.UINT8_T, CHAR, DOUBLE, mpi.AINT])
+@cases("made", [mpi.UINT8_T, CHAR, DOUBLE, mpi.AINT])
 def test_duplicates_have_the_code_of_the_original(made: Datatype) -> None:
     twice = made.Dup().Dup()
     for duplicate in (twice, twice.Get_contents()[3][0], pickle.loads(pickle.dumps(twice))):

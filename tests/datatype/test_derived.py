@@ -19,6 +19,7 @@ import pytest
 from aiompi import errors
 from aiompi.constants import ORDER_FORTRAN
 from aiompi.datatype import CHAR, DATATYPE_NULL, DOUBLE, DOUBLE_INT, FLOAT, INT, LB, SHORT, UB, Datatype, arguments
+from support.cases import cases
 from support.datatype_model import addresses
 
 MIXED = Datatype.Create_struct([1, 1], [0, 8], [DOUBLE, CHAR])
@@ -30,7 +31,7 @@ def described(datatype: Datatype) -> tuple[object, ...]:
 
 
 @pytest.mark.spec("S3.12.1-2")
-@pytest.mark.parametrize("n", [-3, 0, 1, 7])
+@cases("n", [-3, 0, 1, 7])
 def test_contiguous_as_vector(n: int) -> None:
     for old in (DOUBLE, MIXED):
         contiguous = described(old.Create_contiguous(5))
@@ -78,9 +79,7 @@ def test_the_order_listed_is_kept() -> None:
 
 
 @pytest.mark.spec("S3.12.1-3")
-@pytest.mark.parametrize(
-    ("stride", "expected"), [(3, [0, 1, 3, 4]), (1, [0, 1, 1, 2]), (0, [0, 1, 0, 1]), (-1, [0, 1, -1, 0])]
-)
+@cases(("stride", "expected"), [(3, [0, 1, 3, 4]), (1, [0, 1, 1, 2]), (0, [0, 1, 0, 1]), (-1, [0, 1, -1, 0])])
 def test_strides_of_any_sign(stride: int, expected: list[int]) -> None:
     assert addresses(CHAR.Create_vector(2, 2, stride)) == expected
 
@@ -99,7 +98,7 @@ SEQUENCES: list[Callable[[list[int]], Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("make", SEQUENCES)
+@cases("make", SEQUENCES)
 def test_sequences_of_any_kind(make: Callable[[list[int]], Any]) -> None:
     expected = described(SHORT.Create_indexed([1, 2], [3, 0]))
     assert described(SHORT.Create_indexed(make([1, 2]), make([3, 0]))) == expected
@@ -134,7 +133,7 @@ def test_contents_are_copies_too() -> None:
 
 
 @pytest.mark.spec("S3.12.1-10")
-@pytest.mark.parametrize(
+@cases(
     ("call", "error", "message"),
     [
         (lambda: INT.Create_contiguous(-1), errors.InvalidCountError, "count is -1: expected 0 or more"),
@@ -182,7 +181,7 @@ def test_long_blocks_beside_large_types() -> None:
     assert (made.size, made.ub) == (2**40 + 1, 2**41)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("call", "message"),
     [
         (lambda: INT.Create_contiguous(1.5), "count is 1.5: expected an integer"),

@@ -146,7 +146,7 @@ def test_only_basic_types_have_an_element() -> None:
 
 
 @pytest.mark.spec("D4.3-4")
-@pytest.mark.parametrize("datarep", ["native", "internal", "External32", "", None, 32])
+@cases("datarep", ["native", "internal", "External32", "", None, 32])
 def test_other_representations_are_unknown(datarep: object) -> None:
     external32.check_datarep("external32")
     with pytest.raises(InvalidArgumentError, match="datarep") as caught:
@@ -170,7 +170,7 @@ def test_unsigned_long_keeps_the_low_bytes(values: list[int]) -> None:
     assert got.tolist() == [value % 2**32 for value in values]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("datatype", "digits", "value"),
     [
         (predefined.LONG, "fffffffe", -2),
@@ -198,7 +198,7 @@ def test_whatever_is_not_zero_is_true(datatype: Datatype) -> None:
     assert encoded(datatype, memory, 3).hex() == "".join(f"{i:0{2 * datatype.extent}x}" for i in (0, 1, 1))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("datatype", "bits"),
     [
         (predefined.FLOAT, "7f801234"),

@@ -8,9 +8,10 @@ import pytest
 from aiompi.constants import TYPECLASS_COMPLEX, TYPECLASS_INTEGER, TYPECLASS_REAL, UNDEFINED
 from aiompi.datatype import DATATYPE_NULL, DOUBLE, DOUBLE_INT, INT, INTEGER, TWOINT, TWOINTEGER, Datatype
 from aiompi.errors import InvalidArgumentError, InvalidTypeError
+from support.cases import cases
 
 
-@pytest.mark.parametrize(("r", "size"), [(0, 1), (2, 1), (3, 2), (4, 2), (5, 4), (9, 4), (10, 8), (18, 8)])
+@cases(("r", "size"), [(0, 1), (2, 1), (3, 2), (4, 2), (5, 4), (9, 4), (10, 8), (18, 8)])
 def test_integers(r: int, size: int) -> None:
     """The values below 10**r, and their negatives, fit."""
     made = Datatype.Create_f90_integer(r)
@@ -26,7 +27,7 @@ REALS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("p", "r", "size"), REALS)
+@cases(("p", "r", "size"), REALS)
 def test_reals_and_complex_numbers(p: int, r: int, size: int) -> None:
     real, complex_ = Datatype.Create_f90_real(p, r), Datatype.Create_f90_complex(p, r)
     assert (real.size, complex_.size) == (size, 2 * size)
@@ -60,7 +61,7 @@ def test_precisions_that_no_type_has() -> None:
             call(1.5, 3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("typeclass", "size", "name"),
     [
         (TYPECLASS_INTEGER, 1, "MPI_INTEGER1"), (TYPECLASS_INTEGER, 2, "MPI_INTEGER2"),
@@ -85,7 +86,7 @@ def test_sizes_that_no_type_has() -> None:
     assert DOUBLE.Match_size(TYPECLASS_REAL, 8).size == 8
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "index", "pair"),
     [(DOUBLE, INT, DOUBLE_INT), (INT, INT, TWOINT), (INTEGER, INTEGER, TWOINTEGER), (DOUBLE, DOUBLE, DATATYPE_NULL)],
 )

@@ -40,6 +40,7 @@ from aiompi.errors import (
     InvalidTypeError,
     TruncationError,
 )
+from support.cases import cases
 
 
 class Comm:
@@ -173,7 +174,7 @@ def test_derived_types() -> None:
     assert target.tolist() == [[-1, 0, 4], [-1, 1, 5], [-1, 2, 6], [-1, 3, 7]]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("datatype", "nbytes", "count"),
     [
         (INT, 11, 2), (INT, 12, 3), (INT, 3, 0), (INT, 0, 0),
@@ -211,7 +212,7 @@ def test_counts_and_displacements() -> None:
     assert numbers.tolist() == [0, 1, 2, 7, 8, 5]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("spec", "error"),
     [
         ([bytes(8), -1], InvalidCountError),
@@ -355,7 +356,7 @@ def test_units_in_typed_memory() -> None:
 
 
 @pytest.mark.spec("S3.13-8", "D4.2-1", "D4.3-2")
-@pytest.mark.parametrize(
+@cases(
     ("datatype", "native", "external"),
     [
         (INT, 4, 4),

@@ -92,7 +92,7 @@ SAMPLES = {"c": b"x", "?": True, "e": 1.5, "f": -2.25, "d": 1e300}
 
 
 @pytest.mark.spec("S3.2.2-3")
-@pytest.mark.parametrize(("attribute", "name", "nbytes", "code"), C_TYPES + FORTRAN_TYPES)
+@cases(("attribute", "name", "nbytes", "code"), C_TYPES + FORTRAN_TYPES)
 def test_basic_type(attribute: str, name: str, nbytes: int, code: str | None) -> None:
     type_ = getattr(datatype, attribute)
     assert type_.Get_name() == type_.name == name
@@ -107,7 +107,7 @@ def test_basic_type(attribute: str, name: str, nbytes: int, code: str | None) ->
 
 
 @pytest.mark.spec("S4.9.3-4", "S4.9.3-5")
-@pytest.mark.parametrize(("attribute", "name", "size", "extent", "offset"), PAIRS)
+@cases(("attribute", "name", "size", "extent", "offset"), PAIRS)
 def test_pair_type(attribute: str, name: str, size: int, extent: int, offset: int) -> None:
     type_ = getattr(datatype, attribute)
     assert (type_.name, type_.size, type_.extent, type_.lb) == (name, size, extent, 0)
@@ -135,7 +135,7 @@ def test_every_constant_is_exported() -> None:
     assert len(datatype.__all__) == len(set(datatype.__all__))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("alias", "name"),
     [
         ("LONG_LONG", "LONG_LONG_INT"),

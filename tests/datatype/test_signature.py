@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from aiompi.constants import UNDEFINED
 from aiompi.datatype import CHAR, DOUBLE, FLOAT, INT, INTEGER, LB, REAL, UB, Datatype
 from aiompi.datatype.signature import EMPTY, Signature
+from support.cases import cases
 
 MIXED = Datatype.Create_struct([1, 1], [0, 8], [DOUBLE, CHAR])
 
 
 @pytest.mark.spec("S3.12.5-2")
-@pytest.mark.parametrize(
+@cases(
     ("one", "other"),
     [
         (REAL.Create_contiguous(4), REAL.Create_contiguous(2).Create_contiguous(2)),
@@ -38,7 +39,7 @@ def test_equal_is_the_sequence_of_basic_types(one: Datatype, other: Datatype) ->
     assert list(one.signature) == list(other.signature)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("one", "other"),
     [
         (INT, REAL),
@@ -78,9 +79,7 @@ def test_runs_are_as_long_as_possible() -> None:
     assert list(ends.repeat(2)) == [(CHAR, 1), (INT, 1), (CHAR, 2), (INT, 1), (CHAR, 1)]
 
 
-@pytest.mark.parametrize(
-    ("nbytes", "elements"), [(0, 0), (8, 1), (9, 2), (17, 3), (27, 6), (4, UNDEFINED), (10, UNDEFINED)]
-)
+@cases(("nbytes", "elements"), [(0, 0), (8, 1), (9, 2), (17, 3), (27, 6), (4, UNDEFINED), (10, UNDEFINED)])
 def test_elements(nbytes: int, elements: int) -> None:
     assert MIXED.signature.elements(nbytes) == elements
 

@@ -10,6 +10,7 @@ import pytest
 from aiompi.constants import ORDER_C, ORDER_F, ORDER_FORTRAN
 from aiompi.datatype import BYTE, DOUBLE, INT, SHORT
 from aiompi.errors import InvalidArgumentError, MPIError
+from support.cases import cases
 from support.datatype_model import addresses
 
 SHAPES = [
@@ -66,7 +67,7 @@ def test_huge_arrays() -> None:
 
 
 @pytest.mark.spec("D4.1.3-4")
-@pytest.mark.parametrize(
+@cases(
     ("sizes", "subsizes", "starts", "order", "message"),
     [
         ([4, 5], [0, 3], [1, 2], ORDER_C, r"subsizes\[0\] is 0: expected 1 to 4"),

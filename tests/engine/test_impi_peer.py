@@ -18,6 +18,7 @@ from aiompi.engine.gateway import Gateway
 from aiompi.errors import JobAbortedError, RemoteProtocolError, TruncationError
 from aiompi.face.native.job import world_of
 from aiompi.impi.packet import HEADER_BYTES, Packet, PacketReader, PacketType, pack_proc
+from support.cases import cases
 from support.impi_worlds import ImpiWorld, impi_world
 from support.spmd import Run
 from support.universes import universe
@@ -152,7 +153,7 @@ def test_a_message_that_is_still_arriving_can_be_taken() -> None:
     memory.append(1)  # possible although the message may still exist
 
 
-@pytest.mark.parametrize("steps", range(0, 12, 3))
+@cases("steps", range(0, 12, 3))
 def test_a_withdrawn_send_leaves_the_memory_to_its_owner(steps: int) -> None:
     world = ImpiWorld([1, 1], limits=LIMITS)
     memory = bytearray(b"\7" * 352)
@@ -400,7 +401,7 @@ def test_a_message_of_a_matched_probe_is_not_recalled(nbytes: int) -> None:
 
 
 @pytest.mark.spec("I3.7.2-11")
-@pytest.mark.parametrize("capacity", [0, 99, 100, 349])
+@cases("capacity", [0, 99, 100, 349])
 def test_a_long_message_that_does_not_fit_is_consumed(capacity: int) -> None:
     world = ImpiWorld([1, 1], limits=LIMITS)
     send, after = isend(world.comms[0], pattern(350), 1), isend(world.comms[0], b"after", 1)
@@ -522,7 +523,7 @@ JUNK = (
 
 
 @pytest.mark.spec("I3.5-7", "I3.5-8")
-@pytest.mark.parametrize("kind", [PacketType.SYNCACK, PacketType.PROTOACK, PacketType.CANCELYES, PacketType.CANCELNO])
+@cases("kind", [PacketType.SYNCACK, PacketType.PROTOACK, PacketType.CANCELYES, PacketType.CANCELNO])
 def test_headers_full_of_junk(kind: PacketType) -> None:
     """The recorded headers have pk_len and pk_msglen 128 without data, -1 as rank and tag, and 73 in the context."""
     world = ImpiWorld([1, 1], limits=LIMITS)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aiompi.core.allocation import allocate
 from aiompi.engine.message import Landing, Message
+from support.cases import cases
 from support.worlds import LocalWorld, WireWorld, pattern
 
 
@@ -60,7 +60,7 @@ def test_payload_much_longer_than_memory() -> None:
     assert complete(target)
 
 
-@pytest.mark.parametrize(("room", "length"), [(10, 10), (20, 10), (5, 10), (0, 10), (0, 0), (5, 0)])
+@cases(("room", "length"), [(10, 10), (20, 10), (5, 10), (0, 10), (0, 0), (5, 0)])
 def test_whole_payload_at_once(room: int, length: int) -> None:
     landing, memory, target = new_landing(room, length)
     data = pattern(length)

@@ -9,6 +9,7 @@ from aiompi.comm import Communicator
 from aiompi.constants import PROC_NULL
 from aiompi.engine import Mode, Request
 from aiompi.wire import frame
+from support.cases import cases
 from support.worlds import LIMIT, SIZES, WireWorld, irecv, irecv_into, pattern
 
 
@@ -17,7 +18,7 @@ def send(comm: Communicator, data: bytes, dest: int, tag: int, mode: Mode) -> Re
 
 
 @pytest.mark.spec("S3.4-1", "S3.7-2")
-@pytest.mark.parametrize("size", SIZES.values())
+@cases("size", SIZES.values())
 def test_one_receive_takes_messages_of_every_mode(size: int) -> None:
     w = WireWorld(2, eager_limit=LIMIT)
     w.engines[0].attachment.attach(None, memoryview(bytearray(10**4)))
@@ -88,7 +89,7 @@ def test_only_the_synchronous_send_tells_of_its_receive() -> None:
 
 
 @pytest.mark.spec("S3.11-2")
-@pytest.mark.parametrize("mode", Mode)
+@cases("mode", Mode)
 def test_send_to_proc_null_is_complete_at_once(mode: Mode) -> None:
     w = WireWorld(2)
     request = send(w.comms[0], bytes(10**6), PROC_NULL, 0, mode)

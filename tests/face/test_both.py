@@ -82,7 +82,7 @@ def test_messages() -> None:
         assert same_parameters(getattr(aiompi.Message, name), getattr(MPI.Message, name), added)
 
 
-@pytest.mark.parametrize("name", [f"{mode}send_init".capitalize() for mode in ("", "b", "s", "r")] + ["Recv_init"])
+@cases("name", [f"{mode}send_init".capitalize() for mode in ("", "b", "s", "r")] + ["Recv_init"])
 def test_persistent_requests_have_the_arguments_of_their_operations(name: str) -> None:
     operation = f"I{name.lower()}".removesuffix("_init")
     assert same_parameters(getattr(NATIVE, name), getattr(NATIVE, operation), ())

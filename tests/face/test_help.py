@@ -132,7 +132,7 @@ def test_constants_are_numbers() -> None:
     assert_same(through([MPI.ANY_TAG, MPI.PROC_NULL]), [-1, -2])
 
 
-@pytest.mark.parametrize("path", CANCELLED)
+@cases("path", CANCELLED)
 def test_cancelling(path: str) -> None:
     """With an example that is Python."""
     value: Any = aiompi

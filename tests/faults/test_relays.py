@@ -22,6 +22,7 @@ from aiompi.settings import Settings
 from aiompi.wire import control, frame
 from aiompi.wire.frame import HEADER
 from aiompi.wire.hello import RANK_AGENT, ROLE_CONTROL, Acceptor, Connector
+from support.cases import cases
 from support.frames import Header
 from support.jobs import Site
 from support.limits import LIMIT
@@ -158,7 +159,7 @@ def tcp() -> tuple[socket.socket, socket.socket]:
         return socket.create_connection(listener.getsockname()), listener.accept()[0]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("tls", "differ"),
     [(("auto", "auto"), False), (("auto", "on"), False), (("off", "off"), False), (("off", "auto"), True),
      (("on", "off"), True)],

@@ -20,6 +20,7 @@ from aiompi.errors import (
     RemoteProtocolError,
 )
 from aiompi.file import failures
+from support.cases import cases
 from support.jobs import Site, in_face
 from support.spmd import Run, on, ranks
 
@@ -275,7 +276,7 @@ def test_real_processes(site: Site, face: str) -> None:
     assert result.lines == sorted(shown)
 
 
-@pytest.mark.parametrize("message", [b"", b"\0\0\0\2\0\0\0\0{}", b"\0\0\0\1\0\0\0\0x", b"\0\0\0\0\0\0\0\1\xff"])
+@cases("message", [b"", b"\0\0\0\2\0\0\0\0{}", b"\0\0\0\1\0\0\0\0x", b"\0\0\0\0\0\0\0\1\xff"])
 def test_a_malformed_message_of_a_rank_is_its_error(message: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="rank 3 takes part in a call on a file with a malformed message"):
         failures._parsed(3, message)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from aiompi.futures import collect, compose
+from support.cases import cases
 
 
 def futures(number: int) -> list[Future[Any]]:
@@ -66,7 +67,7 @@ def test_futures_keep_their_class() -> None:
     assert type(compose(Own())) is Own
 
 
-@pytest.mark.parametrize(
+@cases(
     ("outcome", "hooks", "expected"),
     [
         (1, {}, 1),

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from aiompi.errors import InvalidArgumentError, RemoteProtocolError
 from aiompi.impi import auth
 from aiompi.impi.auth import KEY, NONE, Credentials
+from support.cases import cases
 
 
 @pytest.mark.spec("I2.3.3-3", "I2.3.3-4", "I2.3.3-5")
-@pytest.mark.parametrize(
+@cases(
     ("environ", "methods"),
     [
         ({"IMPI_AUTH_NONE": ""}, (NONE,)),
@@ -35,7 +36,7 @@ def test_no_method_at_all_is_an_error(environ: dict[str, str]) -> None:
 
 
 @pytest.mark.spec("I2.3.3-5")
-@pytest.mark.parametrize("text", ["5678x", "-1", "1.5", "1_000", "0x", "18446744073709551616", "9" * 5000, "٣"])
+@cases("text", ["5678x", "-1", "1.5", "1_000", "0x", "18446744073709551616", "9" * 5000, "٣"])
 def test_a_key_that_is_no_64_bit_number_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="IMPI_AUTH_KEY") as caught:
         Credentials.from_environ({"IMPI_AUTH_KEY": text, "IMPI_AUTH_NONE": ""})
@@ -43,7 +44,7 @@ def test_a_key_that_is_no_64_bit_number_is_refused_and_not_repeated(text: str) -
 
 
 @pytest.mark.spec("I2.3.3-5", "I2.3.3-24")
-@pytest.mark.parametrize(
+@cases(
     ("text", "golden"),
     [
         ("5678", "000000000000162e"),
@@ -87,7 +88,7 @@ def test_without_a_key_nothing_matches() -> None:
 
 
 @pytest.mark.spec("I2.3.3-11")
-@pytest.mark.parametrize(
+@cases(
     ("text", "methods"),
     [
         ("0", (0,)),
@@ -105,14 +106,14 @@ def test_preference_lists(text: str, methods: tuple[int, ...]) -> None:
 
 
 @pytest.mark.spec("I2.3.3-13")
-@pytest.mark.parametrize("text", ["", ",", "1,", "a", "-1", "1-", "0-1-2", "1 0", "0-4000000000", "99999", "٣"])
+@cases("text", ["", ",", "1,", "a", "-1", "1-", "0-1-2", "1 0", "0-4000000000", "99999", "٣"])
 def test_malformed_preference_lists_are_usage_errors(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="-auth"):
         auth.parse_preference(text)
 
 
 @pytest.mark.spec("I2.3.3-9", "I2.3.3-12", "I2.3.3-13")
-@pytest.mark.parametrize(
+@cases(
     ("preference", "ours", "theirs", "choice"),
     [
         ((1, 0), {0, 1}, {0, 1}, 1),
@@ -146,7 +147,7 @@ def test_the_mask_has_one_bit_per_method(methods: tuple[int, ...], golden: str) 
 
 
 @pytest.mark.spec("I2.3.3-7")
-@pytest.mark.parametrize(
+@cases(
     ("words", "methods"),
     [
         ("00000003", {0, 1}),
@@ -172,7 +173,7 @@ def test_the_choice_of_the_server_has_no_command_header() -> None:
 
 
 @pytest.mark.spec("I2.3.3-15")
-@pytest.mark.parametrize("data", ["00000001 00000000", "00000007 00000000", "ffffffff 00000000", "00000000 ffffffff"])
+@cases("data", ["00000001 00000000", "00000007 00000000", "ffffffff 00000000", "00000000 ffffffff"])
 def test_a_choice_that_was_not_offered_is_refused(data: str) -> None:
     with pytest.raises(RemoteProtocolError, match="IMPI_AUTH_NONE"):
         auth.decode_server_auth(bytes.fromhex(data), (NONE,))

@@ -21,6 +21,7 @@ from aiompi.impi.auth import Credentials
 from aiompi.impi.client import TRANSITIONS, Accepted, Client, ClientState, Described, Event, Note, PrivateLabel, Started
 from aiompi.impi.command import Broadcast, Code, decode_broadcast, encode, encode_broadcast, encode_impi
 from aiompi.impi.label import FIRST_PRIVATE, LAST_PRIVATE, ClientPart, HostPart, ProcPart, encode_private, join
+from support.cases import cases
 
 HOST = bytes(12) + b"\x7f\0\0\1"
 NONE = Credentials(none=True)
@@ -150,7 +151,7 @@ def test_the_answers_of_the_server_may_be_cut_anywhere(cuts: list[int]) -> None:
 
 
 @pytest.mark.spec("I2.3.2-4")
-@pytest.mark.parametrize("place", range(4))
+@cases("place", range(4))
 def test_unknown_commands_of_the_server_are_skipped(place: int) -> None:
     unknown = struct.pack(">ii", 0x54455354, 5) + b"COLL!"
     one = part()
@@ -184,7 +185,7 @@ def test_the_size_of_the_job_comes_from_the_server(rank: int, size: int) -> None
 
 
 @pytest.mark.spec("I2.3.4-4")
-@pytest.mark.parametrize(("rank", "size"), [(2, 2), (5, 2), (0, 0), (0, -1), (0, 33)])
+@cases(("rank", "size"), [(2, 2), (5, 2), (0, 0), (0, -1), (0, 33)])
 def test_a_size_that_our_rank_does_not_fit_is_refused(rank: int, size: int) -> None:
     client = Client(rank, NONE, part())
     client.receive_data(CHOSE_NONE)
@@ -259,7 +260,7 @@ OUT_OF_ORDER = [
 ]
 
 
-@pytest.mark.parametrize(("state", "code"), OUT_OF_ORDER)
+@cases(("state", "code"), OUT_OF_ORDER)
 def test_commands_out_of_order_end_the_conversation(state: ClientState, code: Code) -> None:
     if state is ClientState.JOINING:
         client = Client(0, NONE, part())

@@ -25,6 +25,7 @@ from aiompi.impi.command import (
 )
 from aiompi.impi.label import C_NHOSTS, C_TAGUB, H_PORT, ClientPart, HostPart, ProcPart, join
 from aiompi.impi.packet import Packet, PacketReader
+from support.cases import cases
 
 ALL = tuple(Code)
 UNKNOWN = 0x54455354
@@ -51,7 +52,7 @@ def test_codes_are_the_ascii_letters_of_their_names() -> None:
 
 
 @pytest.mark.spec("I1.2.1-2", "I2.3.2-1")
-@pytest.mark.parametrize(
+@cases(
     ("encoded", "golden"),
     [
         (encode(Code.AUTH, b"\0\0\0\3"), "41555448 00000004 00000003"),
@@ -67,7 +68,7 @@ def test_commands_have_a_header_of_two_big_endian_words(encoded: bytes, golden: 
 
 
 @pytest.mark.spec("I2.3.4-3")
-@pytest.mark.parametrize("word", [0, 1, 31, -1, 2**31 - 1])
+@cases("word", [0, 1, 31, -1, 2**31 - 1])
 def test_the_payload_of_impi_is_one_word(word: int) -> None:
     assert decode_impi(encode_impi(word)[8:]) == word
     assert len(encode_impi(word)) == 12
@@ -123,7 +124,7 @@ def test_random_bytes_are_commands_or_a_protocol_error(stream: bytes, skip_unkno
 
 
 @pytest.mark.spec("I2.3.2-6")
-@pytest.mark.parametrize(
+@cases(
     ("code", "length"),
     [
         *((code, -1) for code in Code),
@@ -144,7 +145,7 @@ def test_a_wrong_length_is_refused_before_its_bytes_come(code: Code, length: int
         reader.next_command(ALL)
 
 
-@pytest.mark.parametrize("code", LENGTHS)
+@cases("code", LENGTHS)
 def test_the_limits_themselves_are_legal(code: Code) -> None:
     least, most, _ = LENGTHS[code]
     reader = CommandReader(max_coll=1000)

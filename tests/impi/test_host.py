@@ -9,6 +9,7 @@ from aiompi.impi.host import PATIENCE, PATIENCE_DATA, ChannelState, Host
 from aiompi.impi.label import VERSION_0_0
 from aiompi.impi.packet import COUNTED, Packet, PacketType, pack_proc, unpack
 from aiompi.impi.universe import Universe, host_identifier, place_clients, place_hosts, place_procs
+from support.cases import cases
 
 SYNCACK, PROTOACK, DATA = PacketType.SYNCACK, PacketType.PROTOACK, PacketType.DATA
 
@@ -53,9 +54,7 @@ def host() -> Host:
 
 
 @pytest.mark.spec("I2.3.8-1", "I2.3.8-2")
-@pytest.mark.parametrize(
-    ("rank", "dials", "awaited"), [(0, [], [2, 3]), (1, [], [2, 3]), (2, [0, 1], [3]), (3, [0, 1, 2], [])]
-)
+@cases(("rank", "dials", "awaited"), [(0, [], [2, 3]), (1, [], [2, 3]), (2, [0, 1], [3]), (3, [0, 1, 2], [])])
 def test_the_higher_host_connects_to_hosts_of_other_clients(rank: int, dials: list[int], awaited: list[int]) -> None:
     host = Host(universe(), rank)
     assert (host.dials, host.awaited) == (dials, awaited)
@@ -71,7 +70,7 @@ def test_hosts_come_in_any_order() -> None:
 
 
 @pytest.mark.spec("I2.3.8-6")
-@pytest.mark.parametrize("rank", [0, 1, 2, 4, 2**32 - 1])
+@cases("rank", [0, 1, 2, 4, 2**32 - 1])
 def test_a_host_rank_that_may_not_connect(rank: int) -> None:
     with pytest.raises(RemoteProtocolError, match=f"host rank {rank} is not one of those"):
         Host(universe(), 2).admit(rank, "192.0.2.3")
@@ -84,7 +83,7 @@ def test_a_host_rank_that_is_taken(host: Host) -> None:
 
 
 @pytest.mark.spec("I2.3.8-7")
-@pytest.mark.parametrize(
+@cases(
     ("address", "answer"),
     [("192.0.2.3", ""), ("::ffff:192.0.2.3", ""), ("192.0.2.2", "192.0.2.3"), ("fe80::1%eth0", "192.0.2.3")],
 )

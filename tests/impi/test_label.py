@@ -23,6 +23,7 @@ from aiompi.impi.label import (
     split_private,
 )
 from aiompi.impi.universe import Universe
+from support.cases import cases
 
 HOST = bytes.fromhex("00000000 00000000 0000ffff 7f000001")
 
@@ -142,7 +143,7 @@ def test_identifiers_stay_as_their_owner_wrote_them() -> None:
 
 
 @pytest.mark.spec("I2.3.5-18", "I2.3.5-19")
-@pytest.mark.parametrize(
+@cases(
     ("minors", "chosen"),
     [
         ([[(0, 0), (0, 1)], [(0, 0), (0, 1), (0, 2)], [(0, 0), (0, 1), (0, 2)]], (0, 1)),
@@ -168,7 +169,7 @@ def test_the_joint_version_array_of_the_specification_has_72_bytes() -> None:
     assert array.mask == 7
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
     [
         "",
@@ -216,9 +217,7 @@ def test_flow_control_is_the_minimum_of_all_hosts() -> None:
 
 
 @pytest.mark.spec("I2.3.5-29", "I2.3.5-30")
-@pytest.mark.parametrize(
-    ("ours", "theirs", "agreed"), [(-1, -1, 1024), (-1, 1024, 1024), (2048, 2048, 2048), (0, 0, 0)]
-)
+@cases(("ours", "theirs", "agreed"), [(-1, -1, 1024), (-1, 1024, 1024), (2048, 2048, 2048), (0, 0, 0)])
 def test_crossover_values_that_agree(ours: int, theirs: int, agreed: int) -> None:
     assert dict(part(xsize=ours).encode())[0x1500] == struct.pack(">i", ours)
     assert universe(part(((1,),), xsize=ours), part(((2,),), xsize=theirs)).xsize == agreed
@@ -329,7 +328,7 @@ def test_ackmark_above_hiwater_is_refused() -> None:
 
 
 @pytest.mark.spec("I2.3.5-16")
-@pytest.mark.parametrize("counts", [(1, 1), (3, 1), (2, 2), (2, 2**32 - 1)])
+@cases("counts", [(1, 1), (3, 1), (2, 2), (2, 2**32 - 1)])
 def test_procs_on_hosts_must_add_up(counts: tuple[int, int]) -> None:
     arrays = joined(part(((1, 2),)), part(((3,),)))
     arrays[0x2200] = Broadcast(0x2200, 3, struct.pack(">II", *counts))
@@ -351,7 +350,7 @@ def test_two_procs_with_one_identity_are_refused() -> None:
 
 
 @pytest.mark.spec("I2.3.5-31", "I3.9-2")
-@pytest.mark.parametrize(
+@cases(
     "values",
     [
         {"datalen": 0},
@@ -377,7 +376,7 @@ def test_a_client_checks_its_own_values(values: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("I3.9-2")
-@pytest.mark.parametrize("marks", [{"ackmark": 0}, {"ackmark": 21}, {"hiwater": 9}, {"ackmark": 1, "hiwater": 0}])
+@cases("marks", [{"ackmark": 0}, {"ackmark": 21}, {"hiwater": 9}, {"ackmark": 1, "hiwater": 0}])
 def test_a_host_checks_its_own_marks(marks: dict[str, Any]) -> None:
     host = dataclasses.replace(part().hosts[0], **marks)
     with pytest.raises(InvalidArgumentError, match=r"ackmark|H_ACKMARK|H_HIWATER"):
@@ -385,7 +384,7 @@ def test_a_host_checks_its_own_marks(marks: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("I1.2.3-1")
-@pytest.mark.parametrize("length", [0, 4, 15, 17])
+@cases("length", [0, 4, 15, 17])
 def test_host_identifiers_have_16_bytes(length: int) -> None:
     with pytest.raises(InvalidArgumentError, match="16 bytes"):
         ClientPart(hosts=(HostPart(bytes(length), 1, procs=(ProcPart(HOST, 1),)),))
@@ -399,7 +398,7 @@ def test_parts_of_private_labels_come_back(parts: dict[int, bytes]) -> None:
     assert split_private(Broadcast(0x61690000, sum(1 << rank for rank in parts), data)) == parts
 
 
-@pytest.mark.parametrize("data", ["", "00000001", "00000000 00", "00000005 01020304", "00000000 0000", "ffffffff 00"])
+@cases("data", ["", "00000001", "00000000 00", "00000005 01020304", "00000000 0000", "ffffffff 00"])
 def test_private_labels_that_are_cut_wrongly_are_refused(data: str) -> None:
     with pytest.raises(RemoteProtocolError, match="private label 0x61690001"):
         split_private(Broadcast(0x61690001, 1, bytes.fromhex(data)))

@@ -8,6 +8,7 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.impi import native
 from aiompi.impi.key_exchange import KEY_BYTES, PRIME, KeyExchange
 from aiompi.impi.label import FIRST_PRIVATE, LAST_PRIVATE
+from support.cases import cases
 
 SECRET = bytes(range(KEY_BYTES))
 
@@ -92,7 +93,7 @@ def test_cards() -> None:
     assert native.decode_cards(native.encode_cards([]), 2) == [], "its ranks have ended without any"
 
 
-@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x91\x80", b"\x92\x80\x01", b"\x80", b"\x92\x80\x80\x80"])
+@cases("data", [b"", b"\xc1", b"\x91\x80", b"\x92\x80\x01", b"\x80", b"\x92\x80\x80\x80"])
 def test_what_are_no_cards_of_two_ranks(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="business cards"):
         native.decode_cards(data, 2)

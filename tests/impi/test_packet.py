@@ -20,6 +20,7 @@ from aiompi.impi.packet import (
     pack_proc,
     unpack,
 )
+from support.cases import cases
 from support.recordings import CHANNELS
 from support.worlds import pour
 
@@ -127,7 +128,7 @@ STREAMS = {
 
 
 @pytest.mark.spec("I1.2.1-1", "I1.2.1-2", "I1.2.1-4", "I1.2.3-1", "I3.2-1", "I3.4-1", "I3.5-5", "I3.5-6", "I3.5-9")
-@pytest.mark.parametrize("name", GOLDEN)
+@cases("name", GOLDEN)
 def test_headers_byte_by_byte(name: str) -> None:
     packet, golden = GOLDEN[name]
     assert packet.pack() == bytes.fromhex(golden)
@@ -180,7 +181,7 @@ def test_fields_that_do_not_count_are_ignored(kind: PacketType, junk: int) -> No
 
 
 @pytest.mark.spec("I3.5-2", "I3.5-8")
-@pytest.mark.parametrize("name", STREAMS)
+@cases("name", STREAMS)
 def test_recorded_channels_are_read_to_their_end(name: str) -> None:
     packets = read(STREAMS[name])
     assert b"".join(whole for _, whole in packets) == STREAMS[name]
@@ -226,7 +227,7 @@ def test_a_packet_is_there_when_its_last_byte_is() -> None:
 
 
 @pytest.mark.spec("I3.5-3")
-@pytest.mark.parametrize("maxdatalen", [1, 7, 4000, 2**16, 2**18])
+@cases("maxdatalen", [1, 7, 4000, 2**16, 2**18])
 def test_data_up_to_the_agreed_length(maxdatalen: int) -> None:
     header = Packet(PacketType.DATASYNC, maxdatalen, HERE, THERE, pk_msglen=2**40)
     stream = 3 * (header.pack() + bytes(maxdatalen))
@@ -237,7 +238,7 @@ def test_data_up_to_the_agreed_length(maxdatalen: int) -> None:
 
 
 @pytest.mark.spec("I3.5-17")
-@pytest.mark.parametrize(
+@cases(
     ("packet", "message"),
     [
         (

@@ -13,6 +13,7 @@ from aiompi.impi.command import Code, CommandReader, decode_impi
 from aiompi.impi.label import ClientPart, HostPart, ProcPart
 from aiompi.impi.server import JobFinished, Server
 from aiompi.impi.universe import Universe
+from support.cases import cases
 from support.recordings import JOBS, Connection, connections
 
 KEY = 5678  # of the run `authkey`; the others have IMPI_AUTH_NONE
@@ -81,7 +82,7 @@ def test_our_client_and_the_recorded_server(job: str, step: int) -> None:
     assert len(universes) == 1, "all clients see the same job"
 
 
-@pytest.mark.parametrize("job", JOBS)
+@cases("job", JOBS)
 def test_an_aiompi_client_that_would_rather_be_native(job: str) -> None:
     """One that knows its kin stays polite when there is none."""
     rank, connection = next(iter(clients(job).items()))

@@ -28,6 +28,7 @@ from aiompi.impi.server import (
     Server,
     ServerConnection,
 )
+from support.cases import cases
 
 NONE = Credentials(none=True)
 BOTH = Credentials(none=True, key=5678)
@@ -217,7 +218,7 @@ def test_the_order_of_commands_is_the_one_of_the_specification() -> None:
 
 
 @pytest.mark.spec("I2.3.2-8")
-@pytest.mark.parametrize(("state", "code"), OUT_OF_ORDER)
+@cases(("state", "code"), OUT_OF_ORDER)
 def test_commands_out_of_order_drop_the_connection(state: ConnectionState, code: Code) -> None:
     server, client = in_state(state)
     client.receive_data(encode(code, PAYLOADS[code]))
@@ -228,7 +229,7 @@ def test_commands_out_of_order_drop_the_connection(state: ConnectionState, code:
 
 
 @pytest.mark.spec("I2.3.2-6")
-@pytest.mark.parametrize(
+@cases(
     ("prologue", "header"),
     [
         (b"", "41555448 00000000"),
@@ -252,7 +253,7 @@ def test_impossible_lengths_drop_the_connection(prologue: bytes, header: str) ->
 
 
 @pytest.mark.spec("I2.2.4-1", "I2.3.3-17")
-@pytest.mark.parametrize("first", [b"GET / HTTP/1.1\r\n", encode_impi(0), encode_coll(1, b""), b"TEST\0\0\0\4"])
+@cases("first", [b"GET / HTTP/1.1\r\n", encode_impi(0), encode_coll(1, b""), b"TEST\0\0\0\4"])
 def test_what_does_not_begin_with_auth_is_dropped(first: bytes) -> None:
     server = Server(1, NONE)
     stranger = connect(server, first)
@@ -271,7 +272,7 @@ def test_the_method_is_chosen_for_each_client() -> None:
 
 
 @pytest.mark.spec("I2.3.3-9", "I2.3.3-12", "I2.3.3-13")
-@pytest.mark.parametrize(
+@cases(
     ("credentials", "preference", "which"),
     [(BOTH, "0-1", 0), (BOTH, "3,1-0", 1), (BOTH, "0", 0), (NONE, "3,1-0", 0), (BOTH, None, 1)],
 )
@@ -359,7 +360,7 @@ def test_a_client_without_authentication_is_announced_with_its_address() -> None
 
 
 @pytest.mark.spec("I2.2.4-1", "I2.3.3-21", "I2.3.3-23", "I2.3.3-24")
-@pytest.mark.parametrize("wrong", [0, 5679, 5678 + 2**32, 2**64 - 1])
+@cases("wrong", [0, 5679, 5678 + 2**32, 2**64 - 1])
 def test_after_a_wrong_key_the_rank_is_still_free(wrong: int) -> None:
     server = Server(2, Credentials(key=5678))
     first = connect(server, AUTH_KEY + struct.pack(">Q", 5678) + encode_impi(0))
@@ -377,7 +378,7 @@ def test_after_a_wrong_key_the_rank_is_still_free(wrong: int) -> None:
 
 
 @pytest.mark.spec("I2.3.4-5")
-@pytest.mark.parametrize("rank", [-1, 0, 2, 2**31 - 1])
+@cases("rank", [-1, 0, 2, 2**31 - 1])
 def test_a_rank_that_is_taken_or_out_of_range_drops_the_newcomer(rank: int) -> None:
     server = Server(2, NONE)
     first = join(server, 0)
@@ -404,7 +405,7 @@ def test_surplus_connections_are_refused() -> None:
 
 
 @pytest.mark.spec("I2.3.5-5", "I2.3.5-13")
-@pytest.mark.parametrize("label", [0, 0x1300, 0x1200, -1])
+@cases("label", [0, 0x1300, 0x1200, -1])
 def test_labels_that_do_not_ascend_end_the_job(label: int) -> None:
     server, clients = job(2)
     clients[1].receive_data(encode_coll(0x1300, b"") + encode_coll(label, b""))

@@ -9,6 +9,7 @@ from aiompi.errors import InvalidArgumentError, RemoteProtocolError
 from aiompi.impi.label import NATIVE_VERSION, ClientPart, HostPart, ProcPart
 from aiompi.impi.local import SoloJob
 from aiompi.impi.universe import HostInfo, Universe, host_address, host_identifier
+from support.cases import cases
 
 HERE = bytes(10) + b"\xff\xff" + bytes([192, 0, 2, 20])
 
@@ -72,7 +73,7 @@ def test_ipv6_is_written_as_it_is() -> None:
 
 
 @pytest.mark.spec("I1.2.3-3")
-@pytest.mark.parametrize(
+@cases(
     ("identifier", "address"),
     [
         ("00000000 00000000 0000ffff c000020a", "192.0.2.10"),

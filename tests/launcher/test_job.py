@@ -24,6 +24,7 @@ from aiompi_launcher.job.actions import (
 from aiompi_launcher.job.admission import Refused, admit
 from aiompi_launcher.job.states import JobPhase, RankState, World
 from aiompi_launcher.job.table import Job
+from support.cases import cases
 from support.job_table import JobTable
 
 
@@ -191,7 +192,7 @@ def test_failure_after_finalize_still_counts():
     assert (fixture.verdict, fixture.code) == ("rank 0 exited with status 2", 2)
 
 
-@pytest.mark.parametrize(("asked", "code"), [(5, 5), (256, 1), (0, 1), (-1, 255)])
+@cases(("asked", "code"), [(5, 5), (256, 1), (0, 1), (-1, 255)])
 def test_abort(asked: int, code: int):
     fixture = JobTable(2).run_up()
     fixture.receive(0, control.Abort(asked, ""))
@@ -215,7 +216,7 @@ def test_leaving_before_the_job_has_started_is_a_failure():
     assert fixture.verdict == "rank 0 left the job before all ranks had joined"
 
 
-@pytest.mark.parametrize(
+@cases(
     "events",
     [
         [control.Card({})],

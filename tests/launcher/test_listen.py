@@ -16,6 +16,7 @@ import pytest
 from aiompi.net import interfaces
 from aiompi_launcher.net import listen
 from aiompi_launcher.net.listen import AcceptLoop
+from support.cases import cases
 from support.descriptors import no_more_descriptors
 from support.limits import LIMIT
 
@@ -70,7 +71,7 @@ def test_after_the_announcement_standard_output_is_at_its_end():
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize(
+@cases(
     ("peer", "source"),
     [
         ("", ""),

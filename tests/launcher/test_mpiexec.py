@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aiompi_launcher.cli.mpiexec import UsageError, translate
+from support.cases import cases
 from support.limits import LIMIT
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -83,7 +84,7 @@ def test_other_hosts(tmp_path: Path) -> None:
     assert translate(["-f", str(file), "prog"]) == ["--hostfile", str(file), "--", "prog"]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("line", "message"),
     [
         ("-n 2 -bind-to core prog", "unrecognized argument bind-to"),

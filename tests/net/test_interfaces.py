@@ -9,6 +9,7 @@ import pytest
 from aiompi.errors import InvalidArgumentError
 from aiompi.net import interfaces
 from aiompi.settings import Settings
+from support.cases import cases
 
 
 def test_own_addresses() -> None:
@@ -19,12 +20,12 @@ def test_own_addresses() -> None:
         interfaces.listen(family, (address, 0)).close()
 
 
-@pytest.mark.parametrize("interface", ["127.0.0.1", "127.0.0.0/8", "nosuch0, 127.0.0.0/8", "lo"])
+@cases("interface", ["127.0.0.1", "127.0.0.0/8", "nosuch0, 127.0.0.0/8", "lo"])
 def test_interfaces_are_names_addresses_and_networks(interface: str) -> None:
     assert interfaces.select(interface)[0] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("interface", ["nosuch0", "192.0.2.192/30", "300.0.0.0/8", ","])
+@cases("interface", ["nosuch0", "192.0.2.192/30", "300.0.0.0/8", ","])
 def test_an_interface_that_is_not_here(interface: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"AIOMPI_INTERFACE.*it has .*lo 127\.0\.0\.1"):
         interfaces.select(interface)
@@ -42,7 +43,7 @@ def test_ranges_of_ports(text: str, ports: list[int]) -> None:
     assert list(Settings(port_range=text).ports) == ports
 
 
-@pytest.mark.parametrize("text", ["7", "9-7", "0-7", "a-b", "1-65536"])
+@cases("text", ["7", "9-7", "0-7", "a-b", "1-65536"])
 def test_wrong_ranges_of_ports(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match="port_range"):
         Settings(port_range=text)

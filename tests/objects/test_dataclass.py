@@ -11,6 +11,7 @@ import msgpack
 import pytest
 
 from aiompi.errors import InvalidTypeError, RemoteProtocolError
+from support.cases import cases
 from support.messages import LENIENT, PICKLED, STRICT, assert_same, message, through
 
 T = TypeVar("T")
@@ -118,7 +119,7 @@ def dataclass_message(reference: str, *values: object) -> bytes:
     return b"\xc1\x01\0\0\0\x0c" + packed
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reference", "complaint"),
     [
         ("no_such_module:Point", "is not imported here"),

@@ -240,7 +240,7 @@ def test_several_threads_combine_at_once() -> None:
     assert not failures
 
 
-@pytest.mark.parametrize("name", REDUCTIONS)
+@cases("name", REDUCTIONS)
 def test_no_items(name: str) -> None:
     type_ = types(ALLOWED[name])[0]
     assert reduced(named(name), [], [], type_) == []
@@ -283,13 +283,13 @@ def test_loc_finds_the_lowest_rank_in_any_order(
 
 
 @pytest.mark.spec("S4.9.1-3")
-@pytest.mark.parametrize("name", REDUCTIONS)
+@cases("name", REDUCTIONS)
 def test_reductions_commute(name: str) -> None:
     assert named(name).commute
     assert named(name).Is_commutative()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "a", "b", "result"),
     [
         ("MAX", "x", "y", "y"), ("MAX", 2, 1, 2), ("MIN", [2], [1, 5], [1, 5]), ("MIN", 1, 2, 1),
@@ -314,7 +314,7 @@ def test_equal_objects_yield_the_first(name: str) -> None:
 
 
 @pytest.mark.spec("S2.4.1-6", "S4.9.4-7")
-@pytest.mark.parametrize("name", [*ALLOWED, "OP_NULL"])
+@cases("name", [*ALLOWED, "OP_NULL"])
 def test_predefined_operations_cannot_be_freed(name: str) -> None:
     operation = named(name)
     with pytest.raises(InvalidOpError, match="cannot be freed") as caught:
@@ -323,7 +323,7 @@ def test_predefined_operations_cannot_be_freed(name: str) -> None:
     assert bool(operation) is (name != "OP_NULL")
 
 
-@pytest.mark.parametrize("name", [*ALLOWED, "OP_NULL"])
+@cases("name", [*ALLOWED, "OP_NULL"])
 def test_identity_survives_pickling(name: str) -> None:
     assert pickle.loads(pickle.dumps(named(name))) is named(name)
     assert named(name).is_predefined

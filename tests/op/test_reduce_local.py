@@ -8,6 +8,7 @@ import pytest
 from aiompi.datatype import BYTE, DOUBLE, DOUBLE_INT, INT
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidOpError, InvalidTypeError
 from aiompi.op import MAXLOC, OP_NULL, SUM, Op
+from support.cases import cases
 
 
 def test_the_second_buffer_gets_the_result() -> None:
@@ -49,7 +50,7 @@ ones = np.ones(4)
 
 
 @pytest.mark.spec("S4.9.2-2", "S2.2-2")
-@pytest.mark.parametrize(
+@cases(
     ("op", "left", "right", "error", "message"),
     [
         (SUM, ones, np.ones(3), InvalidCountError, "inbuf holds 4 items, inoutbuf 3"),

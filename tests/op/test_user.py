@@ -11,6 +11,7 @@ from aiompi import datatype
 from aiompi.datatype import Datatype
 from aiompi.errors import InvalidOpError
 from aiompi.op import OP_NULL, SUM, Op
+from support.cases import cases
 
 
 def subtract(left: Any, right: Any, type_: Datatype | None) -> Any:
@@ -33,7 +34,7 @@ def test_the_first_operand_is_the_left_one() -> None:
 
 
 @pytest.mark.spec("S4.9.4-2")
-@pytest.mark.parametrize("name", ["INT", "DOUBLE", "BYTE", "DOUBLE_INT", "CHAR", "LOGICAL"])
+@cases("name", ["INT", "DOUBLE", "BYTE", "DOUBLE_INT", "CHAR", "LOGICAL"])
 def test_function_sees_bytes_and_the_datatype_given(name: str) -> None:
     seen: list[Any] = []
 

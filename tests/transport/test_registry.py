@@ -14,6 +14,7 @@ from aiompi.transport import registry
 from aiompi.transport.shared_memory import SharedMemory
 from aiompi.transport.sockets import TCP, Unix
 from aiompi.transport.template import Site, Transport
+from support.cases import cases
 from support.worlds import NoDriver
 
 
@@ -63,7 +64,7 @@ def test_registered_transports_are_complete_and_apart() -> None:
         assert not getattr(cls, "__abstractmethods__", None)
 
 
-@pytest.mark.parametrize(
+@cases(
     "address",
     [7, "unix", [], [80], ["::1"], ["::1", "80"], [1, 80], [1, 2], ["\0x\0", "1:2"], ["a", ["b"]], ["a", "b", "c"]],
 )

@@ -10,6 +10,7 @@ import pytest
 
 import aiompi
 from aiompi.util.dtlib import from_numpy_dtype, to_numpy_dtype
+from support.cases import cases
 
 CODES = [
     "?",
@@ -34,7 +35,7 @@ CODES = [
 ]
 
 
-@pytest.mark.parametrize("code", CODES)
+@cases("code", CODES)
 def test_plain_types_come_back(code: str) -> None:
     dtype = np.dtype(code)
     datatype = from_numpy_dtype(dtype)
@@ -79,7 +80,7 @@ def test_what_is_made_transfers_what_it_says() -> None:
     assert 0 in received.view("B")
 
 
-@pytest.mark.parametrize("code", ["i,i", "f,i", "d,i", "h,i", "l,i", "g,i"])
+@cases("code", ["i,i", "f,i", "d,i", "h,i", "l,i", "g,i"])
 def test_pairs_have_the_fields_of_structs(code: str) -> None:
     dtype = np.dtype(code, align=True)
     assert to_numpy_dtype(from_numpy_dtype(dtype)) == dtype
@@ -95,7 +96,7 @@ def test_what_they_are_made_of() -> None:
     assert [part.combiner for part in parts] == [aiompi.MPI.COMBINER_CONTIGUOUS, aiompi.MPI.COMBINER_SUBARRAY]
 
 
-@pytest.mark.parametrize("dtype", [">i4", "O", [("a", ">f8")], "V", "S", []])
+@cases("dtype", [">i4", "O", [("a", ">f8")], "V", "S", []])
 def test_numpy_types_that_mpi_does_not_have(dtype: Any) -> None:
     with pytest.raises(ValueError, match=r"byte order|no MPI datatype|no datatype"):
         from_numpy_dtype(dtype)

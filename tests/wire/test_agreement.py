@@ -10,6 +10,7 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.wire import agreement
 from aiompi.wire.agreement import Agreements, Results
 from aiompi.wire.control import Agree, Agreed
+from support.cases import cases
 
 MEMBERS = [0, 1, 2]
 
@@ -45,7 +46,7 @@ def test_part_of_a_member_that_fails_then_counts() -> None:
     assert agreements.agree(2, part(3)) == [(rank, Agreed(4, 0, 1, 0, [0], False)) for rank in (1, 2)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rank", "wrong", "text"),
     [
         (3, part(), "is no member"),
@@ -75,7 +76,7 @@ def test_one_rank_cannot_begin_any_number(monkeypatch: pytest.MonkeyPatch) -> No
     agreements.agree(1, part(number=3))
 
 
-@pytest.mark.parametrize("forged", [[2, 0], [2], [2, 1, 0], [0, 2, 3]])
+@cases("forged", [[2, 0], [2], [2, 1, 0], [0, 2, 3]])
 def test_a_rank_that_names_other_members_costs_no_other_rank_its_place(forged: list[int]) -> None:
     agreements = Agreements(6)
     agreements.agree(2, Agree(4, 0, forged, 0, 2**63, []))
@@ -85,7 +86,7 @@ def test_a_rank_that_names_other_members_costs_no_other_rank_its_place(forged: l
     assert [each for each in agreements.fail(2) if each[1].proposal == 0] == [(0, result), (1, result)]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@cases("seed", range(20))
 def test_results_are_uniform(seed: int) -> None:
     """Whatever fails when, all that get a result of an agreement get the same, and no living member is left out."""
     rng = random.Random(seed)

@@ -15,6 +15,7 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.settings import MAX_WINDOW
 from aiompi.wire import control
 from aiompi.wire.control import MAX_DEPTH, MAX_MESSAGE, MAX_TEXT, MESSAGES, BusinessCard, Decoder, encode
+from support.cases import cases
 
 GOLDEN: list[tuple[Any, str]] = [
     (control.Join(pid=1234), "00000007 94 01 cd04d2 a0 00"),
@@ -131,7 +132,7 @@ def test_longest_message_is_allowed() -> None:
     assert Decoder().receive_data(struct.pack("!I", MAX_MESSAGE)) == []
 
 
-@pytest.mark.parametrize("transports", [{b"tcp": ["::1", 1]}, {1: 2}, [], None])
+@cases("transports", [{b"tcp": ["::1", 1]}, {1: 2}, [], None])
 def test_a_card_has_names_of_transports(transports: Any) -> None:
     with pytest.raises(RemoteProtocolError, match=r"Card has wrong fields|cannot be read"):
         Decoder().receive_data(encode(control.Card({"transports": transports})))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from aiompi.errors import RemoteProtocolError
 from aiompi.wire import frame
 from aiompi.wire.frame import HEADER, HEADER_BYTES, READ_AHEAD, FrameReader
+from support.cases import cases
 from support.frames import Header
 from support.worlds import pattern, pour
 
@@ -106,7 +107,7 @@ def test_golden_header() -> None:
     assert sink.frames == [(header, b"")]
 
 
-@pytest.mark.parametrize(("name", "kind"), KINDS.items())
+@cases(("name", "kind"), KINDS.items())
 def test_kinds_on_the_wire(name: str, kind: int) -> None:
     assert getattr(frame, name) == kind
     payload = b"payload" if name in ("EAGER", "EAGER_SYNC", "EAGER_READY", "DATA") else b""
@@ -224,7 +225,7 @@ def test_flood_of_small_frames_is_read_in_portions() -> None:
     assert len(reader.get_buffer()) == READ_AHEAD, "longer ones are fewer"
 
 
-@pytest.mark.parametrize("nbytes", range(10))
+@cases("nbytes", range(10))
 def test_the_beginning_of_memory_in_pieces(nbytes: int) -> None:
     pieces = [b"", b"abc", memoryview(bytearray(b"defg")), b"", b"h"]
     found = frame.beginning(pieces, nbytes)

@@ -32,6 +32,7 @@ from aiompi.wire.hello import (
     parse_key,
 )
 from aiompi.wire.version import BANNER_BYTES, MAGIC, Release, banner
+from support.cases import cases
 
 KEY = bytes(range(100, 132))
 OTHER = bytes(range(32))
@@ -139,7 +140,7 @@ def test_wrong_key_at_the_connector() -> None:
     assert not acceptor.done
 
 
-@pytest.mark.parametrize("garbage", [b"GET / HTTP/1.1\r\n", b"\x00" * 60, b"aiompi\x00\x02" + bytes(60), b"\xff"])
+@cases("garbage", [b"GET / HTTP/1.1\r\n", b"\x00" * 60, b"aiompi\x00\x02" + bytes(60), b"\xff"])
 def test_garbage_is_refused_at_its_first_wrong_byte(garbage: bytes) -> None:
     for side in pair():
         side.data_to_send()
@@ -182,7 +183,7 @@ def test_another_version_with_the_same_protocol_is_welcome(monkeypatch: pytest.M
     assert acceptor.done
 
 
-@pytest.mark.parametrize("text", [b"\x1b[2J" + b"x" * 16, b"\xff" * 20, b"1.0 or\nso", b"\0" * 20])
+@cases("text", [b"\x1b[2J" + b"x" * 16, b"\xff" * 20, b"1.0 or\nso", b"\0" * 20])
 def test_a_version_of_a_stranger_is_printed_harmlessly(text: bytes) -> None:
     hello = struct.pack("!8sI20s", MAGIC, 7, text)
     with pytest.raises(version.OtherVersionError) as caught:
@@ -190,9 +191,7 @@ def test_a_version_of_a_stranger_is_printed_harmlessly(text: bytes) -> None:
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    ("role", "target"), [(ROLE_CONTROL, 1), (ROLE_PEER, 2), (ROLE_PEER, RANK_AGENT), (ROLE_PEER, RANK_ANY), (0, 1)]
-)
+@cases(("role", "target"), [(ROLE_CONTROL, 1), (ROLE_PEER, 2), (ROLE_PEER, RANK_AGENT), (ROLE_PEER, RANK_ANY), (0, 1)])
 def test_wrong_role_or_target_is_refused_without_a_proof(role: int, target: int) -> None:
     connector, acceptor = pair(role=role, target=target)
     with pytest.raises(RemoteProtocolError, match=f"role {role} and rank {target} reached role 1 and rank 1"):
@@ -290,9 +289,7 @@ def test_key_from_text() -> None:
     assert parse_key("00" * 16) == bytes(16)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "00" * 15, "secret-but-not-hex-and-long-enough-for-128-bits", "0" * 31, "gg" * 16]
-)
+@cases("text", ["", "00" * 15, "secret-but-not-hex-and-long-enough-for-128-bits", "0" * 31, "gg" * 16])
 def test_bad_key_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(AuthenticationError, match="128 bits") as caught:
         parse_key(text)
@@ -341,7 +338,7 @@ def test_a_proof_is_for_one_channel_and_one_side() -> None:
     assert not connector.done
 
 
-@pytest.mark.parametrize("channels", list(itertools.permutations(Protection, 2)))
+@cases("channels", list(itertools.permutations(Protection, 2)))
 def test_both_ends_must_protect_the_connection_alike(channels: tuple[Protection, Protection]) -> None:
     """Each end proves the key first, so that each knows that this was said by the other end and not in between."""
     connector, acceptor = pair(channels=channels)
@@ -392,7 +389,7 @@ def test_each_two_ranks_have_a_key_of_their_own() -> None:
             part.key_for(absent)
 
 
-@pytest.mark.parametrize("claimed", [0, 2, 3, -1, 4])
+@cases("claimed", [0, 2, 3, -1, 4])
 def test_a_rank_is_believed_only_for_its_own_number(claimed: int) -> None:
     """Rank 2 connects to rank 1 with each key that it has."""
     liar, honest = a_job(4, 2), a_job(4, 1)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aiompi.wire import control
 from aiompi.wire.wait_report import MAX_FINDINGS, MAX_TEXT, MAX_WAITS, Wait, WaitReport, compare
+from support.cases import cases
 
 WORLD = (0, 1, 2)
 
@@ -71,7 +72,7 @@ def test_ranks_that_disagree() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("sources", "circles"),
     [
         ([1, 0], ["rank 0 for rank 1, rank 1 for rank 0"]),

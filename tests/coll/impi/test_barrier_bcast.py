@@ -8,6 +8,7 @@ import pytest
 from aiompi.coll import buffers
 from aiompi.datatype import DOUBLE, INT, LONG
 from coll.impi.clients import EIGHT, SHAPES, WIDE, ClientWorld, Message, bare, by_source, external, pairs
+from support.cases import cases
 
 
 @pytest.mark.spec("I4.1-2", "I4.1-10", "I4.3-2", "I4.10-1", "I4.10-2")
@@ -48,7 +49,7 @@ def test_the_tree_reports_from_the_largest_child_on():
 
 
 @pytest.mark.spec("I2.3.5-28")
-@pytest.mark.parametrize(("maxlinear", "linear"), [(3, False), (4, True), (0, False), (5, True)])
+@cases(("maxlinear", "linear"), [(3, False), (4, True), (0, False), (5, True)])
 def test_as_many_masters_as_the_limit_are_linear(maxlinear, linear):
     world = ClientWorld((1,) * 4, maxlinear=maxlinear)
     sources = {message.source for message in world.recorded(buffers.barrier) if message.dest == 1}

@@ -19,6 +19,7 @@ from aiompi.comm import Channel
 from aiompi.comm.contexts import MAX_CID
 from aiompi.comm.placement import Placement
 from coll.impi.clients import ClientWorld
+from support.cases import cases
 from support.universes import universe
 
 #: client of each rank: A = 0 1 4, B = 2 3 5, C = 6 7
@@ -102,7 +103,7 @@ def test_parents() -> None:
     assert [low_parent(number) for number in range(1, 8)] == [0, 0, 2, 0, 4, 4, 6]
 
 
-@pytest.mark.parametrize("n", range(1, 20))
+@cases("n", range(1, 20))
 def test_children_are_those_whose_parent_one_is(n: int) -> None:
     for number in range(n):
         for children, parent in ((high_children, high_parent), (low_children, low_parent)):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from aiompi import errors
 from aiompi.comm.topology import Cartesian
 from aiompi.constants import CART, PROC_NULL, UNDEFINED
+from support.cases import cases
 
 DIMS = st.lists(st.integers(1, 4), max_size=4)
 
@@ -127,7 +128,7 @@ def test_sub_grids(grid: Cartesian, data: st.DataObject) -> None:
 
 
 @pytest.mark.spec("S6.5.7-1")
-@pytest.mark.parametrize(("dims", "used"), [([2, 2], 4), ([5], 5), ([], 1), ([1, 3], 3)])
+@cases(("dims", "used"), [([2, 2], 4), ([5], 5), ([], 1), ([1, 3], 3)])
 def test_processes_that_are_left_over(dims: list[int], used: int) -> None:
     grid = Cartesian.create(dims, None, 5)
     assert grid.nnodes == used
@@ -143,7 +144,7 @@ def test_neighbors() -> None:
     assert Cartesian.create([], None, 1).neighbors(0) == ([], [])
 
 
-@pytest.mark.parametrize(("periods", "expected"), [(None, False), (False, False), (True, True), ([1, 0], None)])
+@cases(("periods", "expected"), [(None, False), (False, False), (True, True), ([1, 0], None)])
 def test_periods(periods: Any, expected: bool | None) -> None:
     grid = Cartesian.create([2, 2], periods, 4)
     assert grid.periods == ((True, False) if expected is None else (expected, expected))

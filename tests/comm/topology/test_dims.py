@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from aiompi import errors
 from aiompi.comm.topology import Compute_dims
+from support.cases import cases
 
 
 @pytest.mark.spec("S6.5.2-1", "S6.5.2-2", "S6.5.2-3", "S6.5.2-6")
-@pytest.mark.parametrize(
+@cases(
     ("nnodes", "dims", "expected"),
     [
         (6, [0, 0], [3, 2]),
@@ -34,7 +35,7 @@ def test_vectors(nnodes: int, dims: int | list[int], expected: list[int]) -> Non
 
 
 @pytest.mark.spec("S6.5.2-5")
-@pytest.mark.parametrize(("nnodes", "dims"), [(6, [3, 2]), (6, [1, 6, 1]), (1, []), (1, [1])])
+@cases(("nnodes", "dims"), [(6, [3, 2]), (6, [1, 6, 1]), (1, []), (1, [1])])
 def test_nothing_to_do(nnodes: int, dims: list[int]) -> None:
     given = [*dims]
     assert Compute_dims(nnodes, given) == dims
@@ -42,7 +43,7 @@ def test_nothing_to_do(nnodes: int, dims: list[int]) -> None:
 
 
 @pytest.mark.spec("S6.5.2-3", "S6.5.2-4")
-@pytest.mark.parametrize(
+@cases(
     ("nnodes", "dims", "text"),
     [
         (7, [0, 3, 0], r"7 processes cannot be distributed over a grid of \[0, 3, 0\]"),

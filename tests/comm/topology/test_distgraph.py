@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from aiompi import errors
 from aiompi.comm.topology import DistributedGraph, split_edges
 from aiompi.constants import DIST_GRAPH, UNWEIGHTED, WEIGHTS_EMPTY
+from support.cases import cases
 
 #: for arguments that are wrong
 adjacent: Any = DistributedGraph.adjacent
 split: Any = split_edges
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "weights"),
     [
         (([1, 2], [0], None, None), None),
@@ -39,7 +40,7 @@ def test_adjacent(arguments: Any, weights: Any) -> None:
     assert graph.weights == weights
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "kind", "text"),
     [
         (([3], [], None, None), errors.InvalidRankError, r"sources has ranks \[3\], which are not in 0..2"),
@@ -59,7 +60,7 @@ def test_errors_of_adjacent(arguments: Any, kind: type[Exception], text: str) ->
         adjacent(*arguments, 3)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("arguments", "kind", "text"),
     [
         (([3], [1], [0], None), errors.InvalidRankError, r"\[3\]"),

@@ -7,6 +7,7 @@ import pytest
 from aiompi import errors
 from aiompi.comm.topology import Graph
 from aiompi.constants import GRAPH, UNDEFINED
+from support.cases import cases
 
 INDEX, EDGES = [2, 3, 4, 6], [1, 3, 0, 3, 0, 2]
 
@@ -39,7 +40,7 @@ def test_loops_and_multiple_edges_stay() -> None:
     assert [graph.neighbors_of(rank) for rank in range(3)] == [[0, 1, 1], [2, 0], []]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("index", "size", "neighbors"),
     [
         ([0, 1, 2], 3, [[0], [1]]),
@@ -66,7 +67,7 @@ def test_processes_that_are_left_over() -> None:
 
 
 @pytest.mark.spec("S6.5.3-4")
-@pytest.mark.parametrize(
+@cases(
     ("index", "edges", "text"),
     [
         ([1, 2], [0, 2], r"edges lead to \[2\], which are not in 0..1"),

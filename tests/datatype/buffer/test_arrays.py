@@ -19,6 +19,7 @@ from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.layout.layout import Layout
 from aiompi.datatype.predefined import BYTE, DOUBLE, DOUBLE_INT, FLOAT, INT, INT64_T, LONG, SHORT, UINT8_T
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidTypeError
+from support.cases import cases
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -205,7 +206,7 @@ def test_items_without_data() -> None:
     assert resolve_recv([source, nothing]).count == 0
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 12])
+@cases("n", [1, 2, 3, 4, 6, 12])
 def test_blocks_need_not_be_rows(n: int) -> None:
     source = np.arange(48).reshape(4, 3, 4)[::2, :, ::-2]
     cut = blocks(resolve_recv(source), n)

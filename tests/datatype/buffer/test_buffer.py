@@ -16,6 +16,7 @@ from aiompi.datatype.buffer.disjoint import shares_memory
 from aiompi.datatype.datatype import Datatype
 from aiompi.datatype.predefined import BYTE, DOUBLE, DOUBLE_INT, INT, LONG
 from aiompi.errors import ERR_TYPE, InvalidBufferError, InvalidCountError, InvalidTypeError
+from support.cases import cases
 
 FIVE = np.arange(5.0)
 COLUMN = DOUBLE.Create_vector(3, 1, 4).Commit()
@@ -56,7 +57,7 @@ def test_a_derived_type_without_gaps_is_the_memory_itself() -> None:
 
 
 @pytest.mark.spec("S3.12.5-7", "S3.12.5-3")
-@pytest.mark.parametrize("nbytes", [0, 8, 12, 48])
+@cases("nbytes", [0, 8, 12, 48])
 def test_gaps_keep_their_bytes(nbytes: int) -> None:
     memory = bytearray(b"\xff" * 96)
     target = memory_to_receive([memory, 2, COLUMN.Create_resized(0, 8).Commit()])

@@ -65,7 +65,7 @@ def test_numpy_array_aliases_its_memory(resolve: Any, code: str, shape: tuple[in
 
 
 @pytest.mark.spec("S4.9.3-5")
-@pytest.mark.parametrize("pair", ["FLOAT_INT", "DOUBLE_INT", "SHORT_INT", "TWOREAL"])
+@cases("pair", ["FLOAT_INT", "DOUBLE_INT", "SHORT_INT", "TWOREAL"])
 def test_pairs_travel_without_their_padding(pair: str) -> None:
     type_ = getattr(datatype, pair)
     source = np.zeros(3, type_.dtype)
@@ -78,7 +78,7 @@ def test_pairs_travel_without_their_padding(pair: str) -> None:
     assert buffer.packed() == source.astype(packed).tobytes()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("memory", "count", "type_"),
     [
         (b"abc", 3, "UINT8_T"),
@@ -229,7 +229,7 @@ def test_inferred_count_must_be_whole() -> None:
     assert resolve_send([bytes(10), 2, INT]).count == 2
 
 
-@pytest.mark.parametrize(
+@cases(
     ("spec", "says"),
     [
         (3, r"sendbuf is of type int, which has no buffer protocol.*lower-case"),
@@ -268,7 +268,7 @@ def test_the_type_of_no_items_may_be_null(resolve: Any, memory: Any, rest: tuple
         assert described(resolve([memory, *rest, null])) == (0, BYTE, 0)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("spec", "says"),
     [
         ([b"", "?!"], "unknown type code"),

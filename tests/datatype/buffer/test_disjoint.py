@@ -16,6 +16,7 @@ from aiompi.datatype.buffer.bufspec import check_disjoint, memory_to_exchange, r
 from aiompi.datatype.buffer.disjoint import MOST_RUNS, groups_share_memory, refuse_overlap, shares_memory
 from aiompi.datatype.predefined import BYTE, DOUBLE, INT
 from aiompi.errors import InvalidBufferError, InvalidTypeError
+from support.cases import cases
 
 TABLE = np.zeros((6, 8))
 FLAT = np.zeros(96, "i")
@@ -28,7 +29,7 @@ def shared(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.spec("S2.2-2")
-@pytest.mark.parametrize(
+@cases(
     ("one", "other", "expected"),
     [
         (TABLE, TABLE, True),
@@ -139,7 +140,7 @@ def test_runs_in_two_memories_of_one_type() -> None:
 
 
 @pytest.mark.spec("S3.10-5", "S2.2-2")
-@pytest.mark.parametrize(
+@cases(
     ("send", "receive"),
     [
         (FLAT, FLAT),
@@ -175,7 +176,7 @@ def test_the_memory_of_an_exchange_is_the_users_own() -> None:
 
 
 @pytest.mark.spec("S3.12.5-4")
-@pytest.mark.parametrize(
+@cases(
     ("type_", "count", "overlaps"),
     [
         (INT.Create_vector(2, 2, 1), 1, True),

@@ -15,6 +15,7 @@ from aiompi.datatype.buffer.address import BOTTOM, Get_address
 from aiompi.datatype.buffer.dlpack import _Tensor
 from aiompi.datatype.buffer.exporters import check_reachable
 from aiompi.errors import InvalidBufferError
+from support.cases import cases
 
 
 class Interface:
@@ -44,7 +45,7 @@ def test_an_interface_keeps_its_object() -> None:
     assert bytes(buffer.view) == np.arange(4).tobytes()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "error"),
     [
         ({"data": ...}, KeyError),
@@ -141,7 +142,7 @@ def test_dlpack_of_numpy_is_read_and_not_consumed() -> None:
     assert resolve_recv(Wrapped()).datatype == mpi.DOUBLE
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
     [
         {"device_type": 2},

@@ -10,6 +10,7 @@ import pytest
 
 from aiompi.datatype.buffer.memory import buffer
 from aiompi.MPI import Free_mem
+from support.cases import cases
 
 
 def test_no_memory() -> None:
@@ -74,7 +75,7 @@ def test_new_memory() -> None:
     assert (memory.address, memory.nbytes, len(memory)) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("wrong", [None, bytearray(3), memoryview(bytearray(3)), np.zeros(3, np.uint8)])
+@cases("wrong", [None, bytearray(3), memoryview(bytearray(3)), np.zeros(3, np.uint8)])
 def test_only_memory_of_its_own_is_freed(wrong: Any) -> None:
     with pytest.raises(TypeError, match=rf"mem is of type {type(wrong).__name__}: expected the MPI.buffer that Alloc"):
         Free_mem(wrong)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from aiompi.datatype.layout.layout import EMPTY, Dim, Layout, Part, ScatteredRuns, StridedBlock
 from aiompi.errors import InvalidArgumentError
+from support.cases import cases
 from support.typemaps import LAYOUTS, Modelled
 
 DOUBLE = Layout.run(8)
@@ -188,7 +189,7 @@ def test_counts_beyond_memory() -> None:
     assert layout.prefix(2**52 + 3).size == 2**52 + 3
 
 
-@pytest.mark.parametrize(
+@cases(
     "build",
     [
         lambda: DOUBLE.repeat(2**60, 8),

@@ -15,6 +15,7 @@ from aiompi.datatype.layout import move
 from aiompi.datatype.layout.layout import EMPTY, Layout
 from aiompi.datatype.layout.move import pack, unpack
 from aiompi.errors import InvalidBufferError
+from support.cases import cases
 from support.typemaps import LAYOUTS, Modelled, of_elements
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -170,7 +171,7 @@ OUTSIDE: Final[Sequence[tuple[Layout, int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("layout", "base"), OUTSIDE)
+@cases(("layout", "base"), OUTSIDE)
 def test_nothing_outside_of_the_memory_is_touched(layout: Layout, base: int) -> None:
     memory = random_bytes(20)
     before, out = bytes(memory), bytearray(layout.size)

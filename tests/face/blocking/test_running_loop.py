@@ -13,6 +13,7 @@ import pytest
 
 import aiompi
 from aiompi import MPI, BlockingCallError
+from support.cases import cases
 from support.jobs import Site
 
 #: what never waits: nonblocking operations, and what has nothing to wait for
@@ -97,7 +98,7 @@ def test_waiting_in_a_running_loop(name: str, persistent: bool) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("call", [MPI.Init, MPI.Finalize, MPI.COMM_WORLD.Get_rank, MPI.COMM_WORLD.Isend])
+@cases("call", [MPI.Init, MPI.Finalize, MPI.COMM_WORLD.Get_rank, MPI.COMM_WORLD.Isend])
 def test_first_use_in_a_running_loop(call: Any) -> None:
     async def main() -> None:
         with pytest.raises(BlockingCallError, match=r"`async with aiompi\.init\(\) as world`"):

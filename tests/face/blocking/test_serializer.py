@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from aiompi import MPI
+from support.cases import cases
 from support.jobs import Site
 
 MIXED = """
@@ -68,7 +69,7 @@ def test_attributes() -> None:
     assert MPI.Pickle(lambda obj: b"").PROTOCOL is None
 
 
-@pytest.mark.parametrize("protocol", [None, -1, 0, 5])
+@cases("protocol", [None, -1, 0, 5])
 def test_buffers_out_of_band(protocol: int | None) -> None:
     way = MPI.Pickle(protocol=protocol, threshold=8)
     data, buffers = way.dumps_oob([pickle.PickleBuffer(bytearray(length)) for length in (7, 8)])

@@ -13,6 +13,7 @@ import pytest
 
 import aiompi
 from aiompi.engine import AwaitableCall
+from support.cases import cases
 
 #: call -> the words for it; all of them need no other rank to end
 FORGOTTEN: dict[str, tuple[str, Callable[[aiompi.Intracomm], Any]]] = {
@@ -34,7 +35,7 @@ FORGOTTEN: dict[str, tuple[str, Callable[[aiompi.Intracomm], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", FORGOTTEN)
+@cases("name", FORGOTTEN)
 def test_a_forgotten_await_warns_at_the_line_of_the_call(name: str) -> None:
     words, call = FORGOTTEN[name]
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from aiompi.errors import RemoteProtocolError
 from aiompi.impi.channel import Phase
 from aiompi.impi.packet import Packet, PacketType
+from support.cases import cases
 from support.pairs import PROCS, Joined, Received, Side
 from support.worlds import pattern
 
@@ -25,7 +26,7 @@ def packet(kind: PacketType, srqid: int = 0, drqid: int = 0, length: int = 0, ms
 
 
 @pytest.mark.spec("I3.5-9", "I3.5-10", "I3.5-11", "I3.5-12", "I3.5-13", "I3.7.1-1", "I3.7.1-7")
-@pytest.mark.parametrize("nbytes", [0, 1, 99, 100])
+@cases("nbytes", [0, 1, 99, 100])
 def test_a_short_message_is_one_packet_that_leaves_at_once(nbytes: int) -> None:
     world = Joined()
     message = world.left.send(pattern(nbytes), tag=5, cid=2**64 - 17)
@@ -67,7 +68,7 @@ def test_a_synchronous_message_is_answered_once_it_is_matched(nbytes: int) -> No
 
 
 @pytest.mark.spec("I3.5-1", "I3.7.1-5")
-@pytest.mark.parametrize("srqid", [0, 1, 2**63, 2**64 - 1])
+@cases("srqid", [0, 1, 2**63, 2**64 - 1])
 def test_any_request_id_comes_back(srqid: int) -> None:
     world = Joined()
     world.right.get(packet(PacketType.DATASYNC, srqid=srqid))
@@ -177,7 +178,7 @@ def test_sequence_numbers_counts_and_types_do_not_matter() -> None:
 
 
 @pytest.mark.spec("I3.5-17", "I3.7.2-12")
-@pytest.mark.parametrize(
+@cases(
     ("wrong", "data", "message"),
     [
         (packet(PacketType.DATA, 1, 77, 5, 150), b"abcde", "continues message 77, which is not arriving here"),
@@ -295,7 +296,7 @@ def test_short_messages_and_those_on_their_way_are_not_written_ahead() -> None:
 
 
 @pytest.mark.spec("I3.6-1", "I3.6-5", "I3.6-9")
-@pytest.mark.parametrize(("ackmark", "hiwater"), LIMITS)
+@cases(("ackmark", "hiwater"), LIMITS)
 def test_without_acknowledgements_exactly_hiwater_packets_leave(ackmark: int, hiwater: int) -> None:
     world = Joined(ackmark=ackmark, hiwater=hiwater)
     for number in range(3 * hiwater):
@@ -310,7 +311,7 @@ def test_without_acknowledgements_exactly_hiwater_packets_leave(ackmark: int, hi
 
 
 @pytest.mark.spec("I3.6-3", "I3.6-4", "I3.6-7")
-@pytest.mark.parametrize(("ackmark", "hiwater"), LIMITS)
+@cases(("ackmark", "hiwater"), LIMITS)
 def test_every_ackmark_packets_one_acknowledgement(ackmark: int, hiwater: int) -> None:
     """On arrival, whether they have been matched or not; it lowers the counter by ackmark."""
     world = Joined(ackmark=ackmark, hiwater=hiwater, accepting=False)
@@ -348,7 +349,7 @@ def test_what_is_counted() -> None:
 
 
 @pytest.mark.spec("I3.6-8", "I3.6-10")
-@pytest.mark.parametrize(("ackmark", "hiwater"), LIMITS)
+@cases(("ackmark", "hiwater"), LIMITS)
 def test_acknowledgements_pass_what_is_held_back(ackmark: int, hiwater: int) -> None:
     """Both directions stand at hiwater."""
     world = Joined(ackmark=ackmark, hiwater=hiwater)
@@ -416,7 +417,7 @@ def test_a_message_that_has_not_left_is_cancelled_here(nbytes: int) -> None:
 
 
 @pytest.mark.spec("I3.7.4-1", "I3.7.4-3", "I3.7.4-4", "I3.7.4-9")
-@pytest.mark.parametrize(("nbytes", "sync"), [(5, False), (5, True), (150, False), (150, True)])
+@cases(("nbytes", "sync"), [(5, False), (5, True), (150, False), (150, True)])
 def test_a_message_that_is_not_matched_is_taken_back(nbytes: int, sync: bool) -> None:
     world = Joined(accepting=False)
     message = world.left.send(pattern(nbytes), sync=sync)
@@ -432,7 +433,7 @@ def test_a_message_that_is_not_matched_is_taken_back(nbytes: int, sync: bool) ->
 
 
 @pytest.mark.spec("I3.7.4-3", "I3.7.4-5", "I3.7.4-6", "I3.7.4-8")
-@pytest.mark.parametrize(("nbytes", "sync"), [(5, False), (5, True), (350, False), (350, True)])
+@cases(("nbytes", "sync"), [(5, False), (5, True), (350, False), (350, True)])
 def test_a_message_that_is_matched_is_delivered(nbytes: int, sync: bool) -> None:
     """The CANCEL meets the SYNCACK."""
     world = Joined()
@@ -478,7 +479,7 @@ def test_a_cancel_that_flow_control_holds_back_is_not_sent_after_the_acknowledge
 
 
 @pytest.mark.spec("I3.7.4-7")
-@pytest.mark.parametrize("matched", [None, 0, 1, 2])
+@cases("matched", [None, 0, 1, 2])
 def test_of_several_messages_with_one_id_the_newest_is_meant(matched: int | None) -> None:
     """That is not matched, and is of this pair."""
     world = Joined(accepting=False)

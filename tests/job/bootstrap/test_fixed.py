@@ -18,6 +18,7 @@ from aiompi.job.bootstrap import fixed, munge
 from aiompi.settings import Settings
 from aiompi.wire.hello import parse_key
 from aiompi.wire.version import banner
+from support.cases import cases
 from support.jobs import KEY, Site
 from support.limits import LIMIT, expires
 
@@ -62,7 +63,7 @@ def test_a_variable_that_is_missing_is_named(missing: str) -> None:
         bootstrap.join("indexed", environ, Settings())
 
 
-@pytest.mark.parametrize("wrong", [{"RANK": "2"}, {"WORLD_SIZE": "0"}, {"RANK": "-1"}, {"MASTER_PORT": "65535"}])
+@cases("wrong", [{"RANK": "2"}, {"WORLD_SIZE": "0"}, {"RANK": "-1"}, {"MASTER_PORT": "65535"}])
 def test_numbers_that_are_impossible(wrong: dict[str, str]) -> None:
     with pytest.raises(JobAbortedError, match=r"one of an indexed job.*(no rank|impossible)"):
         bootstrap.join("indexed", TORCHRUN | {"AIOMPI_KEY": KEY} | wrong, Settings())

@@ -6,9 +6,10 @@ import pytest
 
 from aiompi.errors import InvalidArgumentError
 from aiompi.job.bootstrap.nodelist import expand
+from support.cases import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("text", "names"),
     [
         ("", []),
@@ -24,7 +25,7 @@ def test_expand(text: str, names: list[str]) -> None:
     assert expand(text) == names
 
 
-@pytest.mark.parametrize("text", ["a[1-", "a]", "a[x]", "a[]", "a[1-2-3]", "a[1-99999999]", "a[0-9999]b[0-9999]"])
+@cases("text", ["a[1-", "a]", "a[x]", "a[]", "a[1-2-3]", "a[1-99999999]", "a[0-9999]b[0-9999]"])
 def test_what_is_no_list(text: str) -> None:
     with pytest.raises(InvalidArgumentError, match=r"list of hosts|more than"):
         expand(text)

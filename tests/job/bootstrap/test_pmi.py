@@ -14,6 +14,7 @@ from aiompi.errors import InvalidArgumentError, JobAbortedError
 from aiompi.job import bootstrap
 from aiompi.job.bootstrap.pmi import PMI
 from aiompi.settings import Settings
+from support.cases import cases
 from support.limits import LIMIT
 
 INIT = ("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0", "cmd=my_kvsname kvsname=kvs_7")
@@ -102,7 +103,7 @@ def test_answers_that_make_no_sense(
         manager.client(*answers).get("k", 0)
 
 
-@pytest.mark.parametrize("rank", ["-1", "x", "", "3", "1" * 5000, "0x1", "\u0663"])
+@cases("rank", ["-1", "x", "", "3", "1" * 5000, "0x1", "\u0663"])
 def test_a_place_that_makes_no_sense(rank: str) -> None:
     with pytest.raises(JobAbortedError, match=r"it says that this is rank .* of 3"):
         bootstrap.join("pmi", {"PMI_FD": "987", "PMI_RANK": rank, "PMI_SIZE": "3"}, Settings())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from aiompi_launcher.conformance.script import Level, Limits, Machine, MPIFailure, ScriptError, parse
 from aiompi_launcher.conformance.script.calls import CALLS, CONSTANTS
 from aiompi_launcher.conformance.script.machine import Exit
+from support.cases import cases
 
 
 class Status:
@@ -96,7 +97,7 @@ def wrong(source: str) -> ScriptError:
 
 
 @pytest.mark.spec("I5.3-5", "I5.3-7")
-@pytest.mark.parametrize(
+@cases(
     ("expression", "value"),
     [
         ("1 + 2 * 3", 7),
@@ -148,7 +149,7 @@ def test_return_ends_the_script():
 
 
 @pytest.mark.spec("I5.3-5")
-@pytest.mark.parametrize("type", ["char", "short", "int", "long", "float", "double", "long double", "long long"])
+@cases("type", ["char", "short", "int", "long", "float", "double", "long double", "long long"])
 def test_types_keep_their_numbers(type: str):
     assert numbers(f"{type} x; {type} y[3];", "x = -5; y[2] = 100; y[0] = x;", "x", "y[0]", "y[1]", "y[2]") == [
         -5,
@@ -236,7 +237,7 @@ def test_printf_and_report():
 
 
 @pytest.mark.spec("I5.3-12")
-@pytest.mark.parametrize(
+@cases(
     ("line", "passed", "level"),
     [
         ("Result: Pass", True, Level.NOTHING),
@@ -263,7 +264,7 @@ def test_exit_interpreter():
 
 
 @pytest.mark.spec("I5.3-5", "I5.3-6", "I5.3-7", "I5.3-14")
-@pytest.mark.parametrize(
+@cases(
     ("source", "line", "column", "problem"),
     [
         ("{\n  i = 1;\n}", 2, 3, "i is not declared"),
@@ -315,7 +316,7 @@ def test_errors_name_line_and_column(source: str, line: int, column: int, proble
 
 
 @pytest.mark.spec("I5.3-14")
-@pytest.mark.parametrize(
+@cases(
     ("statements", "problem"),
     [
         ("a[3] = 1;", "a[3]: it has elements 0 to 2"),

@@ -13,6 +13,7 @@ from aiompi_launcher.conformance.model.universe import Joint, StartupProblem, co
 from aiompi_launcher.conformance.wire import startup
 from aiompi_launcher.conformance.wire.external32 import BASICS
 from aiompi_launcher.conformance.wire.packet import HEADER, WITH_DATA, Identity, Kind, Packet, decode
+from support.cases import cases
 from support.recordings import connections
 
 ONE = Identity(bytes.fromhex("00000000 00000000 0000ffff c000020a"), 4001)
@@ -129,7 +130,7 @@ def test_the_job_of_the_example():
     assert (universe.crossover, universe.max_linear, universe.ackmark, universe.hiwater) == (1024, 4, 8, 16)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("changes", "rule"),
     [
         ({"C_COLL_XSIZE": "ffffffff 00000800"}, "I2.3.5-30"),
@@ -156,7 +157,7 @@ def test_the_default_is_a_value():
 
 
 @pytest.mark.spec("I1.2.2-1")
-@pytest.mark.parametrize(
+@cases(
     ("name", "value", "text"),
     [
         ("MPI_INT", 1, "00000001"),
