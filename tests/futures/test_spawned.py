@@ -100,7 +100,7 @@ with MPIPoolExecutor(2) as executor:
     until(lambda: executor.num_workers == 2 and executor.submit(process).exception() is None)
 with MPIPoolExecutor(1, retries=1) as executor:
     print(executor.submit(die_once, sys.argv[0] + ".once").result(), executor.num_workers)
-    error = executor.submit(os._exit, 7).exception()
+    error = executor.submit(eval, "__import__('os')._exit(7)").exception()
     print(type(error).__name__, executor.submit(square, 4).result(), error)
 """
     result = alone(site, body)

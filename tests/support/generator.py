@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import importlib
 from pathlib import Path
 from typing import Any, Final
 
-_PATH: Final = Path(__file__).parents[2] / "aiompi/face/generate"
-_NAME: Final = "generator_of_faces"
+import aiompi.face
 
-
-def _load() -> Any:
-    spec = importlib.util.spec_from_file_location(_NAME, _PATH / "__init__.py", submodule_search_locations=[str(_PATH)])
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[_NAME] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return importlib.import_module(f"{_NAME}.__main__")
-
-
-generate: Final = _load()
+aiompi.face.__path__.append(str(Path(__file__).parents[2] / "aiompi/face"))
+generate: Final[Any] = importlib.import_module("aiompi.face.generate.__main__")
