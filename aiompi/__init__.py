@@ -32,7 +32,7 @@ __all__ = [
     "ANY_SOURCE", "ANY_TAG", "COMM_NULL", "IN_PLACE", "MAX", "MIN", "MPI", "PROC_NULL", "ROOT", "SUM",
     "UNDEFINED", "AssembledWorld", "AuthenticationError", "BlockingCallError", "Cartcomm", "Comm", "Datatype",
     "Distgraphcomm", "File", "FileError", "Graphcomm", "Group", "Info", "Intercomm", "Intracomm",
-    "InvalidArgumentError", "InvalidBufferError", "InvalidCommError", "Job", "JobAbortedError", "LocalProtocolError",
+    "InvalidArgumentError", "InvalidBufferError", "Job", "JobAbortedError", "LocalProtocolError",
     "MPIError", "Member", "MemberChange", "Membership", "Message", "Op", "OutputLine", "OutputLines",
     "PersistentRequest", "ProcessFailedError", "RemoteProtocolError", "Request", "RevokedError", "ServedJob", "Session",
     "Settings", "SpawnError", "Status", "Team", "TruncationError", "Win", "WindowError", "World", "init", "join",
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         FileError,
         InvalidArgumentError,
         InvalidBufferError,
-        InvalidCommError,
         JobAbortedError,
         LocalProtocolError,
         MPIError,
@@ -95,7 +94,7 @@ _MODULES = {
     "aiompi.engine": ("PersistentRequest", "Request"),
     "aiompi.errors": (
         "AuthenticationError", "BlockingCallError", "FileError", "InvalidArgumentError", "InvalidBufferError",
-        "InvalidCommError", "JobAbortedError", "LocalProtocolError", "MPIError", "ProcessFailedError",
+        "JobAbortedError", "LocalProtocolError", "MPIError", "ProcessFailedError",
         "RemoteProtocolError", "RevokedError", "SpawnError", "TruncationError", "WindowError",
     ),
     "aiompi.face.native": (

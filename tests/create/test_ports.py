@@ -21,6 +21,7 @@ from aiompi.comm import Communicator
 from aiompi.create import intercomm, ports
 from aiompi.create.introduction import Strangers
 from aiompi.engine.processes import Name
+from aiompi.errors import InvalidCommError
 from aiompi.net import interfaces
 from aiompi.transport.dial import Greeting
 from aiompi.transport.sockets import _identity
@@ -204,7 +205,7 @@ async def test_process_of_another_job_that_dies_is_noticed_by_its_links() -> Non
         parting = ends[0].Disconnect()
         with pytest.raises(aiompi.ProcessFailedError):
             await parting
-        with pytest.raises(aiompi.InvalidCommError, match="has been freed"):
+        with pytest.raises(InvalidCommError, match="has been freed"):
             ends[0].Free()
 
 

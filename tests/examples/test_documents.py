@@ -242,6 +242,13 @@ def test_glossary_is_sorted_and_short_and_its_terms_are_in_use() -> None:
     assert [word for word in words if not re.search(rf"\b{word}s?\b", texts)] == []
 
 
+def test_the_changelog_is_short() -> None:
+    """Each release takes at most 80 lines."""
+    _, *releases = text_of(ROOT / "CHANGELOG.md").split("\n## ")
+    assert releases
+    assert max(release.count("\n") for release in releases) <= 80
+
+
 def test_page_of_algorithms(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page has every algorithm, with a drawing."""
     monkeypatch.syspath_prepend(str(ROOT / "docs"))
