@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import buffer
 
 
-class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter):
-    """A handle of a window: memory that the ranks of a communicator access without a call of its owner.
-
-    It is null when it is made without arguments, and after `Free`.
-    """
+class WindowHandle(Reference[Window], ErrorHandling, attribute.Caching):
+    """A handle of a window, which tells what the window is."""
 
     __slots__ = ()
 
@@ -65,6 +62,104 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
         """End the job: the error handler of the window is ERRORS_ARE_FATAL."""
         self._core.opener.Abort(code)
         raise WindowError("the job has not ended", ERR_WIN)
+
+    @property
+    def _admitted(self) -> Window:
+        """The window, for a call. A thread that may not make calls gets an error."""
+        core = self._denoted
+        if core is None:
+            raise self._null()
+        core.comm.admitted()
+        return core
+
+    @property
+    def attrs(self) -> tuple[int, int, int]:
+        """(address, size, displacement unit) of this rank's memory, in bytes (WIN_BASE, WIN_SIZE, WIN_DISP_UNIT)."""
+        core = self._core
+        return core.address, max(core.own.size, 0), core.own.unit
+
+    @property
+    def flavor(self) -> int:
+        """How the window was made: WIN_FLAVOR_CREATE, _ALLOCATE, _DYNAMIC or _SHARED (WIN_CREATE_FLAVOR)."""
+        return self._core.flavor
+
+    @property
+    def model(self) -> int:
+        """The memory model, WIN_UNIFIED: there are no private copies (WIN_MODEL)."""
+        self._core  # noqa: B018 - raises for a null handle
+        return WIN_UNIFIED
+
+    @property
+    def name(self) -> str:
+        """Name for diagnostics, which may be empty (MPI_Win_get_name)."""
+        return self._core.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._core.name = text(name, "Set_name: name")
+
+    def Get_name(self) -> str:
+        """Return the name for diagnostics, which may be empty (MPI_Win_get_name)."""
+        return self._core.name if self else "MPI_WIN_NULL"
+
+    def Set_name(self, name: str) -> None:
+        """Set the name for diagnostics, in this process (MPI_Win_set_name).
+
+        Args:
+            name: the name, which may be empty.
+        """
+        self._core.name = text(name, "Set_name: name")
+
+    @property
+    def group(self) -> Group:
+        """The processes in rank order (MPI_Win_get_group)."""
+        core = self._core
+        return Group.of(core.parent.group.members, core.parent.group.own, core.parent.session)
+
+    def Get_group(self) -> Group:
+        """Return the processes in rank order (MPI_Win_get_group)."""
+        return self.group
+
+    @property
+    def group_size(self) -> int:
+        """Number of its processes."""
+        return self._core.comm.size
+
+    @property
+    def group_rank(self) -> int:
+        """Rank of this process, 0..group_size-1."""
+        return self._core.comm.rank
+
+    @property
+    def info(self) -> Info:
+        """Hints of the program (MPI_Win_get_info)."""
+        return Info.Create(self._core.hints)
+
+    @info.setter
+    def info(self, info: Info) -> None:
+        self.Set_info(info)
+
+    def Get_info(self) -> Info:
+        """Return the hints of the program (MPI_Win_get_info)."""
+        return self.info
+
+    def Set_info(self, info: Info) -> None:
+        """Add hints (MPI_Win_set_info).
+
+        Args:
+            info: hints. The window keeps the hints, but ignores them; "alloc_shared_noncontig" has an effect only when
+                a window is made.
+        """
+        self._core.hints.update(hints(info))
+
+
+class WindowCalls(WindowHandle, Exporter):
+    """A handle of a window: memory that the ranks of a communicator access without a call of its owner.
+
+    It is null when it is made without arguments, and after `Free`.
+    """
+
+    __slots__ = ()
 
     # Making and freeing.
 
@@ -210,88 +305,6 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
         ranks = core.everybody() if rank is None else (rank,)
         return core.run(core.complete_locally(ranks) if local else core.complete(ranks), operation)
 
-    # What it is.
-
-    @property
-    def attrs(self) -> tuple[int, int, int]:
-        """(address, size, displacement unit) of this rank's memory, in bytes (WIN_BASE, WIN_SIZE, WIN_DISP_UNIT)."""
-        core = self._core
-        return core.address, max(core.own.size, 0), core.own.unit
-
-    @property
-    def flavor(self) -> int:
-        """How the window was made: WIN_FLAVOR_CREATE, _ALLOCATE, _DYNAMIC or _SHARED (WIN_CREATE_FLAVOR)."""
-        return self._core.flavor
-
-    @property
-    def model(self) -> int:
-        """The memory model, WIN_UNIFIED: there are no private copies (WIN_MODEL)."""
-        self._core  # noqa: B018 - raises for a null handle
-        return WIN_UNIFIED
-
-    @property
-    def name(self) -> str:
-        """Name for diagnostics, which may be empty (MPI_Win_get_name)."""
-        return self._core.name
-
-    @name.setter
-    def name(self, name: str) -> None:
-        self._core.name = text(name, "Set_name: name")
-
-    def Get_name(self) -> str:
-        """Return the name for diagnostics, which may be empty (MPI_Win_get_name)."""
-        return self._core.name if self else "MPI_WIN_NULL"
-
-    def Set_name(self, name: str) -> None:
-        """Set the name for diagnostics, in this process (MPI_Win_set_name).
-
-        Args:
-            name: the name, which may be empty.
-        """
-        self._core.name = text(name, "Set_name: name")
-
-    @property
-    def group(self) -> Group:
-        """The processes in rank order (MPI_Win_get_group)."""
-        core = self._core
-        return Group.of(core.parent.group.members, core.parent.group.own, core.parent.session)
-
-    def Get_group(self) -> Group:
-        """Return the processes in rank order (MPI_Win_get_group)."""
-        return self.group
-
-    @property
-    def group_size(self) -> int:
-        """Number of its processes."""
-        return self._core.comm.size
-
-    @property
-    def group_rank(self) -> int:
-        """Rank of this process, 0..group_size-1."""
-        return self._core.comm.rank
-
-    @property
-    def info(self) -> Info:
-        """Hints of the program (MPI_Win_get_info)."""
-        return Info.Create(self._core.hints)
-
-    @info.setter
-    def info(self, info: Info) -> None:
-        self.Set_info(info)
-
-    def Get_info(self) -> Info:
-        """Return the hints of the program (MPI_Win_get_info)."""
-        return self.info
-
-    def Set_info(self, info: Info) -> None:
-        """Add hints (MPI_Win_set_info).
-
-        Args:
-            info: hints. The window keeps the hints, but ignores them; "alloc_shared_noncontig" has an effect only when
-                a window is made.
-        """
-        self._core.hints.update(hints(info))
-
     # Operations: arguments as mpi4py has them.
 
     def _put(self, origin: BufSpec, target_rank: int, target: Any) -> Request[None]:
@@ -336,15 +349,6 @@ class WindowCalls(Reference[Window], ErrorHandling, attribute.Caching, Exporter)
     @staticmethod
     def _sink(origin: BufSpec, rank: SupportsIndex, name: str = "origin") -> Buffer:
         return resolve_recv(None if rank == PROC_NULL else origin, name)
-
-    @property
-    def _admitted(self) -> Window:
-        """The window, for a call. A thread that may not make calls gets an error."""
-        core = self._denoted
-        if core is None:
-            raise self._null()
-        core.comm.admitted()
-        return core
 
 
 def _bytes_of(memory: object, name: str) -> memoryview:
