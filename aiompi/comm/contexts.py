@@ -54,14 +54,14 @@ class ContextIds:
         return self._inner
 
     def begin(self) -> None:
-        """Note that an agreement begins."""
+        """Record that an agreement begins."""
         if not self._under_way:
             self._floor = self.highest
         self._under_way += 1
         self.agreements += 1
 
     def end(self) -> None:
-        """Note that an agreement has ended."""
+        """Record that an agreement has ended."""
         self._under_way -= 1
         if not self._under_way:
             self._proposed.clear()

@@ -55,7 +55,7 @@ class Agreement(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Note that the constructor has ended."""
+        """Record that the constructor has ended."""
 
 
 def none_left(comm: Communicator) -> OtherError:

@@ -84,14 +84,14 @@ class Background:
         os.close(self._doorbell)
 
     def foreground_began(self) -> None:
-        """Note that a thread of the program makes progress from now on."""
+        """Record that a thread of the program makes progress from now on."""
         self._others += 1
         if self._leading:
             self._leading = False
             self._ring()
 
     def foreground_ended(self) -> None:
-        """Note that no thread of the program makes progress any more."""
+        """Record that no thread of the program makes progress any more."""
         self._others += 1
         if self._sleeping:
             self._sleeping = False

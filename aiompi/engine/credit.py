@@ -57,8 +57,8 @@ class CreditedEndpoint(Endpoint):
     def _affords(self, cost: int) -> bool:
         """Return True if there is credit for a message, including credit that the peer has granted by now.
 
-        With progress in the background, this method looks for granted credit at most once per turn. So other work gets
-        a turn before granted credit lets this rank copy further messages.
+        With progress in the background, this method looks for granted credit at most once per turn. Other
+        work therefore gets a turn before this rank copies the messages for which credit was granted.
         """
         if cost > self.credit and not self._looked:
             for link in self._links:

@@ -72,11 +72,11 @@ class Endpoint(PeerBase, ABC):
 
     @abstractmethod
     def forbid_recall(self, message: Message) -> None:
-        """Note that a message has left the queue of unexpected messages: its sender cannot recall it any more."""
+        """Record that a message has left the queue of unexpected messages: its sender cannot recall it any more."""
 
     @abstractmethod
     def allow_recall(self, message: Message) -> None:
-        """Note that a message has entered the queue of unexpected messages, maybe again: its sender can recall it."""
+        """Record that a message has entered the queue of unexpected messages, maybe again: its sender can recall it."""
 
     @abstractmethod
     def consumed(self, eager: int) -> None:
@@ -91,7 +91,7 @@ class Endpoint(PeerBase, ABC):
         return
 
     def announcement_dropped(self, message: Message) -> None:
-        """Note that an announced message of the peer has left the queue of unexpected messages."""
+        """Record that an announced message of the peer has left the queue of unexpected messages."""
         return
 
     @abstractmethod
@@ -120,13 +120,13 @@ class Endpoint(PeerBase, ABC):
         return self.finalize_error is not None and not self.landings and (self.link is None or self.link.idle)
 
     def mark_finalized(self) -> None:
-        """Note that the peer has finalized: it begins no message and no receive any more."""
+        """Record that the peer has finalized: it begins no message and no receive any more."""
         if self.finalize_error is None:
             self.finalize_error = ProcessFailedError(f"{self.engine.processes.label(self.rank)} {self.engine.farewell}")
             self.engine.failure.peer_finalized(self, self.finalize_error)
 
     def mark_closed(self) -> None:
-        """Note that the connection of a finalized peer has ended: its unfinished messages will not arrive."""
+        """Record that the connection of a finalized peer has ended: its unfinished messages will not arrive."""
         self.mark_finalized()
         if self.error is None:
             self.error = self.finalize_error
@@ -134,7 +134,7 @@ class Endpoint(PeerBase, ABC):
             self.engine.failure.peer_failed(self, self.error)
 
     def mark_failed(self, cause: str) -> None:
-        """Note that the peer has died or cannot be reached: no communication with it can succeed any more."""
+        """Record that the peer has died or cannot be reached: no communication with it can succeed any more."""
         if self.error is None:
             self.error = ProcessFailedError(f"{self.engine.processes.label(self.rank)} is gone: {cause}")
             self.engine.failure.peer_failed(self, self.error)

@@ -149,7 +149,7 @@ class FailureHandler:
         self._communities.pop(community.context_id, None)
 
     def revoked(self, context: int, rank: int) -> None:
-        """Note that another rank has revoked a communicator. This rank may not have made the communicator yet."""
+        """Record that another rank has revoked a communicator. This rank may not have made the communicator yet."""
         community = self._communities.get(context)
         if community is not None:
             if community.has(rank):

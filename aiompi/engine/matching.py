@@ -40,7 +40,7 @@ class Matcher(MatchQueues["Receive", "Message"]):
         self.acknowledged: set[int] = set()
 
     def open(self, sources: Mapping[int, int], *more: Sources) -> None:
-        """Note that this rank has made the communicator, and which source numbers its members' messages may carry."""
+        """Record that this rank has made the communicator, and which source numbers its members' messages may carry."""
         self.sources = sources
         self._more_sources = more
         if self.opener is not None:

@@ -92,7 +92,7 @@ class Processes:
         self._gone: set[int] = set()  # processes that were met and have left their job or failed
 
     def enrol(self, job: bytes, key: bytes, first: int, pairs: bytes = b"") -> None:
-        """Note the job of this rank, before any communication.
+        """Record the job of this rank, before any communication.
 
         Args:
             job: its id.
@@ -174,7 +174,7 @@ class Processes:
     # Meeting and forgetting.
 
     def meet(self, name: Name, card: BusinessCard, namespace: Namespace, index: int) -> int:
-        """Note an introduced process; return its number. A process that is known already keeps its number.
+        """Record an introduced process; return its number. A process that is known already keeps its number.
 
         Args:
             namespace: the namespace for addressing a process of another job.
@@ -205,13 +205,13 @@ class Processes:
         return met
 
     def release(self, met: Iterable[int]) -> None:
-        """Note that a communicator no longer refers to these processes, which may now be forgotten."""
+        """Record that a communicator no longer refers to these processes, which may now be forgotten."""
         for number in met:
             self._references[number] -= 1
             self.forget_unused(number)
 
     def gone(self, number: int) -> bool:
-        """Note that a process has left its job or failed; return True if this rank has forgotten the process."""
+        """Record that a process has left its job or failed; return True if this rank has forgotten the process."""
         if number < FIRST_MET:
             return False
         if number in self._names:

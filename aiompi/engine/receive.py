@@ -48,7 +48,7 @@ class Receive(PostedReceive):
         return error
 
     def from_other_client(self, peer: ImpiPeer) -> None:
-        """Note that the matched message comes from another IMPI client; this receive takes the bytes unchanged."""
+        """Record that the matched message comes from another IMPI client; this receive takes the bytes unchanged."""
 
     def begin(self, peer: Endpoint, source: int, tag: int, length: int, wanted: int, eager: int = 0) -> Landing:
         """Match a message of which `wanted` bytes are still to arrive."""

@@ -93,13 +93,13 @@ class Community(Protocol):
         """Return True if this world rank is a member of the group or of the remote group."""
 
     def member_failed(self, error: Exception) -> None:
-        """Note that a member has failed: collectives cannot complete any more."""
+        """Record that a member has failed: collectives cannot complete any more."""
 
     def ended(self, error: Exception) -> None:
-        """Note that communication of this rank has ended: no collective begins any more, not even on COMM_SELF."""
+        """Record that communication of this rank has ended: no collective begins any more, not even on COMM_SELF."""
 
     def revoked(self, error: Exception, source: int) -> None:
-        """Note that a rank has revoked the communicator; `source` is the process that reports the revocation."""
+        """Record that a rank has revoked the communicator; `source` is the process that reports the revocation."""
 
 
 class Driver(Protocol):
@@ -220,7 +220,7 @@ class BufferOwner(Failable, Protocol):
     """An operation whose memory a link reads, until the link has sent the payload or has broken."""
 
     def sent(self) -> None:
-        """Note that the memory is no longer needed."""
+        """Record that the memory is no longer needed."""
 
 
 class Sharing(Protocol):

@@ -34,7 +34,7 @@ class Send(SendBase):
         )
 
     def fail(self, error: BaseException) -> None:
-        """Note that the message cannot be delivered; do nothing if the request is complete."""
+        """Record that the message cannot be delivered; do nothing if the request is complete."""
         if self.expendable and self.peer.has_finalized:
             self._complete_once()
         else:

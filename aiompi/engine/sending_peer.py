@@ -207,7 +207,7 @@ class SendingPeer(WithholdingEndpoint):
         self._answer_to(header[6]).recalled()
 
     def _cancelno(self, header: tuple[int, ...], payload: memoryview) -> None:
-        """Note that the recall came too late. If the message still needs an answer, the answer completes the send."""
+        """Record that the recall came too late. If the message still needs an answer, the answer completes the send."""
         request = self.engine.sends.get(header[6])
         if request is not None and request.peer is self:
             request.recalling = False

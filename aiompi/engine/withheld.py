@@ -181,7 +181,7 @@ class Questions:
             self._peer.emit(frame.ASK, tag, context=context, length=self._number)
 
     def close(self, context: int, tag: int) -> None:
-        """Note that a question is answered."""
+        """Record that a question is answered."""
         try:
             self._open.remove((context, tag))
         except KeyError:
@@ -190,7 +190,7 @@ class Questions:
             ) from None
 
     def in_turn(self, srqid: int) -> None:
-        """Note that the turn of an early message has come, if it is still queued: any receive matches it now."""
+        """Record that the turn of an early message has come, if it is still queued: any receive matches it now."""
         message = self.early.pop(srqid, None)
         if message is None:
             return

@@ -113,7 +113,7 @@ class Interrupts:
             self.end_at(frame.f_back)
 
     def _retry(self) -> bool:
-        """Note that the signal is sent again, if that is needed."""
+        """Record that the signal is sent again, if that is needed."""
         self._retries = self._retrying = self.deferred and signal.getsignal(self._signum) == self.on_signal
         return self._retries
 

@@ -200,7 +200,7 @@ class CollectiveAccess:
         return self._error is not None
 
     def meet_end(self, end: int) -> None:
-        """Note that the file ends before a wanted byte."""
+        """Record that the file ends before a wanted byte."""
         self._end = min(self._end, end)
 
     @property

@@ -67,8 +67,8 @@ async def pool(
         concurrency: coroutine functions that a worker runs at once.
         start: number of workers to start if `comm` is None. The default is none if there is a `job`, otherwise
             `max_workers`, or else one for each core. Other workers may join; see `TaskPool.open_port`.
-        job: job whose members may become workers by `work`: the job of `aiompi.serve`, or the address of a job. The
-            pool joins it.
+        job: the job that the pool joins: a job of `aiompi.serve`, or the address of a job. Its members become workers
+            by calling `work`.
         key: key of the job at the address; by default from AIOMPI_KEY, or the file that AIOMPI_KEY_FILE names.
 
     Returns:

@@ -69,14 +69,14 @@ class CallRecord:
         return now - self._noticed
 
     def block(self, operations: Sequence[Request[Any]], origins: Sequence[CallRecord]) -> None:
-        """Note that the call waits for `operations`, which were started by the calls `origins`."""
+        """Record that the call waits for `operations`, which were started by the calls `origins`."""
         self._blocking, self._origins = operations, origins
 
     def unblock(self) -> None:
         self._blocking = ()
 
     def returned(self) -> None:
-        """Note that the call has returned, so that other collectives may follow."""
+        """Record that the call has returned, so that other collectives may follow."""
         self._number = self._count()
 
     def end(self, now: float, error: BaseException | None) -> None:

@@ -55,7 +55,7 @@ class Collation:
         self._parts[label][rank] = data
 
     def done(self, rank: int) -> None:
-        """Note that client `rank` submits no more labels."""
+        """Record that client `rank` submits no more labels."""
         self._reached[rank] = _AFTER_ALL
 
     @property

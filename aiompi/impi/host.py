@@ -140,7 +140,7 @@ class Host:
         return "" if _same_address(published, address) else published
 
     def connected(self, rank: int) -> None:
-        """Note that there is a channel to this host."""
+        """Record that there is a channel to this host."""
         self.channels[rank] = ChannelState.OPEN
 
     # Packets.
@@ -221,7 +221,7 @@ class Host:
     # The end (sections 2.4 and 3.8).
 
     def say_fini(self) -> list[int]:
-        """Note that all procs have ended; return the hosts that FINI goes to, each once."""
+        """Record that all procs have ended; return the hosts that FINI goes to, each once."""
         peers = [rank for rank, state in self.channels.items() if state in (ChannelState.OPEN, ChannelState.HEARD)]
         for rank in peers:
             self.channels[rank] = ChannelState.SAID if self.channels[rank] is ChannelState.OPEN else ChannelState.CLOSED
@@ -238,7 +238,7 @@ class Host:
         self.channels[peer] = ChannelState.HEARD if self.channels[peer] is ChannelState.OPEN else ChannelState.CLOSED
 
     def ended(self, peer: int) -> bool:
-        """Note that a channel has ended; return True if the end was in order, that is, after FINI."""
+        """Record that a channel has ended; return True if the end was in order, that is, after FINI."""
         state = self.channels[peer]
         self.channels[peer] = ChannelState.CLOSED
         return state in (ChannelState.HEARD, ChannelState.CLOSED)

@@ -127,7 +127,7 @@ class FailureDetector:
             self.verdicts[peer.rank] = self._engine.driver.call_later(_VERDICT, lambda: self._explain(peer.rank, cause))
 
     def say(self, reason: str) -> None:
-        """Tell processes of other jobs why this one ends, unless it has ended its communication already."""
+        """Tell processes of other jobs why this process ends, unless its communication has already ended."""
         words = reason.encode(errors="replace")[: control.MAX_OBITUARY]
         for peer in self._engine.peers() if self._engine.error is None else ():
             met = self._engine.processes.is_stranger(peer.rank) and peer.link is not None

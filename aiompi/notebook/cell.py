@@ -94,7 +94,7 @@ class Cell:
             self._loop.call_soon_threadsafe(self._space.release)
 
     def settle(self, rank: int, how: str) -> None:
-        """Note that a rank has carried out the command, or is gone."""
+        """Record that a rank has carried out the command, or is gone."""
         self.how[rank] = how
         self.open = self.open - {rank}  # a new set, because another thread may be reading the old one
         self._events.put(None)

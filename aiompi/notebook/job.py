@@ -84,7 +84,7 @@ class RanksJob:
         await job()
 
     def _end(self, reason: str) -> None:
-        """Note that the ranks are gone."""
+        """Record that the ranks are gone."""
         self.lost = self.lost or reason
         if self.cell is not None:
             for rank in [*self.cell.open]:

@@ -27,10 +27,10 @@ class Unrecorded:
         pass
 
     def awaits(self) -> None:
-        """Note that the program waits from now on."""
+        """Record that the program waits from now on."""
 
     def meets(self, rank: int | None) -> None:
-        """Note the member whose message the call waits for or has got; None for a member that is gone."""
+        """Record the member whose message the call waits for or has got; None for a member that is gone."""
 
 
 UNRECORDED: Final = Unrecorded()
@@ -56,7 +56,7 @@ class Record(Unrecorded):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Note the end of the call. The end of a subscription is no failure."""
+        """Record the end of the call. The end of a subscription is no failure."""
         self._recorder.end(self._handle, 0 if kind is None or kind is StopAsyncIteration else FAILED)
 
     def awaits(self) -> None:

@@ -337,7 +337,7 @@ class Dicts:
         raise RemoteProtocolError(f"a member writes by {write.operation!r}")
 
     def _made(self, version: Version, line: Line, _error: Exception | None = None) -> None:
-        """Note that a member has made a change, or is gone."""
+        """Record that a member has made a change, or is gone."""
         if version in self._ordered:
             writer, reply, missing = self._ordered[version]
             missing.discard(line)

@@ -142,7 +142,7 @@ class Subscription:
         return obj
 
     def _processed(self) -> None:
-        """End the spans of the objects that this task, or a task that is done, took before: they are processed."""
+        """End the spans of processed objects: those that this task, a task that is done, or no task has taken."""
         current = _current_task()
         for task in [task for task in self._in_process if task is None or task is current or task.done()]:
             self._in_process.pop(task)()
@@ -265,7 +265,7 @@ class Topics:
         self._took(line, count, number)
 
     def _took(self, line: Line, count: int, number: int) -> None:
-        """Note that another member has taken publications of this member."""
+        """Record that another member has taken publications of this member."""
         self._under_way[line] = self._under_way.get(line, 0) - count
         if number:
             self._confirm(line, number)
@@ -307,7 +307,7 @@ class Topics:
             self._subscribers.pop(topic, None)
 
     def release(self, publication: _Publication) -> None:
-        """Note that a subscription has taken a publication that it held back."""
+        """Record that a subscription has taken a publication that it held back."""
         publication.pending -= 1
         if not publication.pending:
             line = publication.line
@@ -336,7 +336,7 @@ class Topics:
             self._note(line, publication.number)
 
     def _note(self, line: Line, number: int) -> None:
-        """Note that a publication is taken, and tell its publisher now or later."""
+        """Record that a publication is taken, and tell its publisher now or later."""
         if line.error is not None:
             return
         if line is self.exchange.own:

@@ -150,7 +150,7 @@ class Job:
         return Result(run.reports, run.warned, run.trouble, notes=notes)
 
     def _note_begin(self) -> None:
-        """Note that what is printed from now on belongs to the test."""
+        """Record that what is printed from now on belongs to the test."""
         self._before = os.fstat(self._output.fileno()).st_size
 
     def _cause(self) -> str:

@@ -53,7 +53,7 @@ class Lock:
         return True
 
     def leave(self, rank: int) -> None:
-        """Note that a rank does not wait any more."""
+        """Record that a rank does not wait any more."""
         self._words.store(_FIRST + rank, 1, 0)
 
     def _take(self, rank: int, exclusive: bool) -> bool:

@@ -100,7 +100,7 @@ class Origin(WindowBase):
         return 0 if recorder is None else recorder.start(kind, comm.context_id, comm.process_of(rank), tag, nbytes)
 
     def recorded(self, handle: int, way: int = 0) -> None:
-        """Note the end of an operation in its record."""
+        """Record the end of an operation in its record."""
         if handle and self.comm.engine.recorder is not None:
             self.comm.engine.recorder.end(handle, way)
 

@@ -105,7 +105,7 @@ class Tokens:
         self.taker: EpochCall | None = None
 
     def add(self, rank: int) -> None:
-        """Note that a rank has sent a notice."""
+        """Record that a rank has sent a notice."""
         self._counts[rank] = self._counts.get(rank, 0) + 1
         if self.taker is not None and rank == self._awaited:
             self.taker.wake()

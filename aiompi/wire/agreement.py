@@ -57,7 +57,7 @@ class Agreements:
         return self._results(key)
 
     def fail(self, rank: int) -> Results:
-        """Note that a rank has failed or left, and will take part in no agreement."""
+        """Record that a rank has failed or left, and will take part in no agreement."""
         self.failed[rank] = None
         return [result for key in list(self._parts) for result in self._results(key)]
 

@@ -124,7 +124,7 @@ class Landing(Protocol):
         """Return memory for the next bytes, never empty, never longer than the missing part."""
 
     def advance(self, nbytes: int) -> None:
-        """Note that `nbytes` more bytes have been written."""
+        """Record that `nbytes` more bytes have been written."""
 
 
 class Waste:

@@ -1,4 +1,4 @@
-"""Two processes connected by a socket, which run the measurements of a lower bound, such as bare sockets.
+"""Two processes, connected by a socket, that run the measurements of a module of this folder.
 
 `python -m aiompi.bench.measure.pair MODULE` is the leader, which starts the follower. A work is a function
 `work(sock, rank, **arguments)` of the module's WORKS; both processes run it at the same time, as ranks 0 and 1.

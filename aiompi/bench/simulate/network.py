@@ -123,7 +123,7 @@ class Node:
         self.clock += self._network.model.gamma * nbytes
 
     def reached(self, source: int, nbytes: int) -> None:
-        """Note that a message to this rank starts."""
+        """Record that a message to this rank starts."""
         network = self._network
         self._receiving_until = max(network.now, self._receiving_until) + network.cost(nbytes)
         network.at(self._receiving_until, lambda: self._arrive(source, nbytes))

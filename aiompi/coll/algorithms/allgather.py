@@ -195,9 +195,9 @@ async def two_level(channel: Channel, blocks: Sequence[Block]) -> None:
 async def shm(channel: Channel, blocks: Sequence[Block], otherwise: Substitute | None = None) -> None:
     """Each rank puts its block into shared memory, and copies the blocks of the other ranks from there.
 
-    Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied; n - 1 wake-ups in all. Any number of ranks.
-    Blocks that are longer than a slot are copied in rounds. If the ranks do not (or not yet) share memory, buffers are
-    sent by `bruck` and objects by `ring`. Objects are also sent by `ring` if one of them is long.
+    Steps: 1. Per rank, for m bytes each: no messages; n * m bytes copied. All ranks together: n - 1 wake-ups. Any
+    number of ranks. Blocks that are longer than a slot are copied in rounds. If the ranks do not (or not yet) share
+    memory, buffers are sent by `bruck` and objects by `ring`. Objects are also sent by `ring` if one of them is long.
 
     Five ranks:
 

@@ -199,11 +199,11 @@ async def two_level(channel: Channel, accumulator: Vector) -> None:
 async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute = recursive_doubling) -> None:
     """Each rank puts its contribution into shared memory, and combines the contributions of all ranks.
 
-    Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and
-    (n - 1) * m combined; n - 1 wake-ups in all. Any number of ranks. If the n vectors together are longer than a slot
-    and the core has the operation, they are copied in rounds, and each rank combines one of n parts. If the ranks do
-    not (or not yet) share memory, recursive doubling is used. Objects are always combined in the order of recursive
-    doubling. Vectors in slots are combined from the last rank down.
+    Order-safe, and all ranks get the same bits. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and (n
+    - 1) * m combined. All ranks together: n - 1 wake-ups. Any number of ranks. If the n vectors together are longer
+    than a slot and the core has the operation, they are copied in rounds, and each rank combines one of n parts. If the
+    ranks do not (or not yet) share memory, recursive doubling is used. Objects are always combined in the order of
+    recursive doubling. Vectors in slots are combined from the last rank down.
 
     Five ranks, vectors:
 

@@ -160,9 +160,9 @@ async def shm(
 ) -> None:
     """Put the blocks for all other ranks into shared memory, and copy the blocks for this rank from the others' memory.
 
-    Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied; n - 1 wake-ups in all. Any
-    number of ranks. If the blocks of a rank together are longer than a slot, they are copied in rounds. If the ranks do
-    not (or not yet) share memory, `linear` is used.
+    Steps: 1. Per rank, for m bytes per pair: no messages; 2 * (n - 1) * m bytes copied. All ranks together: n - 1
+    wake-ups. Any number of ranks. If the blocks of a rank together are longer than a slot, they are copied in rounds.
+    If the ranks do not (or not yet) share memory, `linear` is used.
 
     Five ranks; the blocks that each shows, by destination:
 

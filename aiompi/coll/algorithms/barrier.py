@@ -60,8 +60,8 @@ async def two_level(channel: Channel) -> None:
 async def shm(channel: Channel, otherwise: Substitute = dissemination) -> None:
     """Post in shared memory, and wait until all others have posted; the last rank wakes the others.
 
-    Steps: 1. Per rank: no messages; n - 1 wake-ups in all. Any number of ranks. If the ranks do not (or not yet) share
-    memory, dissemination is used.
+    Steps: 1. Per rank: no messages. All ranks together: n - 1 wake-ups. Any number of ranks. If the ranks do not (or
+    not yet) share memory, dissemination is used.
 
     Five ranks that enter one after the other; the posts that each sees:
 

@@ -238,9 +238,9 @@ async def two_level(channel: Channel, block: Block, root: int) -> None:
 async def shm(channel: Channel, block: Block, root: int, otherwise: Substitute = linear) -> None:
     """The root puts its block into shared memory, and each other rank copies it. The root waits for no rank.
 
-    Steps: 1. Per rank, for m bytes: no messages; m bytes copied; at most n - 1 wake-ups in all, by the root. Any number
-    of ranks. A block that is longer than a slot is copied in rounds, for which the root must wait until the other ranks
-    have read its slot. If the ranks do not (or not yet) share memory, `linear` is used.
+    Steps: 1. Per rank, for m bytes: no messages; m bytes copied. All ranks together: at most n - 1 wake-ups, by the
+    root. Any number of ranks. A block that is longer than a slot is copied in rounds, for which the root must wait
+    until the other ranks have read its slot. If the ranks do not (or not yet) share memory, `linear` is used.
 
     Five ranks, root 1:
 

@@ -45,9 +45,9 @@ async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute 
     """Each rank puts its contribution into shared memory, and combines the contributions of the lower ranks.
 
     Order-safe: a rank combines the contributions of the lower ranks from the nearest one down. Steps: 1. Per rank, for
-    m bytes: no messages; 2 * m bytes copied and at most (n - 2) * m bytes combined (in the last rank); n - 1 wake-ups
-    in all. Any number of ranks. If the ranks do not (or not yet) share memory, or if vectors are too long, recursive
-    doubling is used.
+    m bytes: no messages; 2 * m bytes copied and at most (n - 2) * m bytes combined (in the last rank). All ranks
+    together: n - 1 wake-ups. Any number of ranks. If the ranks do not (or not yet) share memory, or if vectors are too
+    long, recursive doubling is used.
 
     Five ranks:
 

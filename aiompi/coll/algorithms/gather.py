@@ -109,9 +109,9 @@ async def shm(
 ) -> None:
     """Every rank puts its block into shared memory, and the root copies the blocks from there. Only the root waits.
 
-    Steps: 1. Per rank, for m bytes: no messages; m bytes copied, and n * m bytes more by the root; at most 1 wake-up in
-    all, by the last rank. Any number of ranks. If the ranks do not (or not yet) share memory, or if blocks are too
-    long, `linear` is used.
+    Steps: 1. Per rank, for m bytes: no messages; m bytes copied, and n * m bytes more by the root. All ranks together:
+    at most 1 wake-up, by the last rank. Any number of ranks. If the ranks do not (or not yet) share memory, or if
+    blocks are too long, `linear` is used.
 
     Five ranks, root 1:
 

@@ -200,10 +200,10 @@ async def shm(channel: Channel, accumulator: Accumulator, root: int, otherwise: 
     """Each rank puts its contribution into shared memory; the root combines all contributions from the last rank down.
 
     Order-safe. Operands are bracketed in the same way for every root, so the result is the same to the last bit. Steps:
-    1. Per rank, for m bytes: no messages; m bytes copied, and (n - 1) * m bytes combined by the root; n - 1 wake-ups in
-    all: every rank waits until all have shown their contributions. Any number of ranks. If vectors are longer than a
-    slot and the core has the operation, they are copied in rounds, and each rank combines one of n parts. If the ranks
-    do not (or not yet) share memory, a binomial tree is used.
+    1. Per rank, for m bytes: no messages; m bytes copied, and (n - 1) * m bytes combined by the root. All ranks
+    together: n - 1 wake-ups: every rank waits until all have shown their contributions. Any number of ranks. If vectors
+    are longer than a slot and the core has the operation, they are copied in rounds, and each rank combines one of n
+    parts. If the ranks do not (or not yet) share memory, a binomial tree is used.
 
     Five ranks, root 1:
 

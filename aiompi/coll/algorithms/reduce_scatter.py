@@ -104,8 +104,8 @@ async def shm(channel: Channel, accumulator: Vector, counts: Sequence[int], othe
 
     Order-safe: a rank combines the contributions from the last rank down; if the operation commutes, it begins with its
     own contribution. Steps: 1. Per rank, for contributions of m bytes and a segment of s bytes: no messages; m + s
-    bytes copied; (n - 1) * s bytes combined; n - 1 wake-ups in all. Any number of ranks; segments may differ in length.
-    If the ranks do not (or not yet) share memory, or if vectors are too long, `pairwise` is used.
+    bytes copied; (n - 1) * s bytes combined. All ranks together: n - 1 wake-ups. Any number of ranks; segments may
+    differ in length. If the ranks do not (or not yet) share memory, or if vectors are too long, `pairwise` is used.
 
     Five ranks; the segments a to e in the slot of each rank, and in capital letters the segments of the result:
 

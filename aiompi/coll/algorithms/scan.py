@@ -67,8 +67,8 @@ async def shm(channel: Channel, accumulator: Accumulator, otherwise: Substitute 
 
     Order-safe: a rank starts with its own contribution, and combines it with the contributions of the ranks below,
     nearest rank first. Steps: 1. Per rank, for m bytes: no messages; 2 * m bytes copied and at most (n - 1) * m bytes
-    combined (in the last rank); n - 1 wake-ups in all. Any number of ranks. If the ranks do not (or not yet) share
-    memory, or if vectors are too long, recursive doubling is used.
+    combined (in the last rank). All ranks together: n - 1 wake-ups. Any number of ranks. If the ranks do not (or not
+    yet) share memory, or if vectors are too long, recursive doubling is used.
 
     Five ranks:
 

@@ -111,9 +111,9 @@ async def shm(
 ) -> None:
     """The root puts all blocks into shared memory, and each rank copies its own block. The root waits for no rank.
 
-    Steps: 1. Per rank, for m bytes per rank: no messages; m bytes copied, and n * m bytes more by the root; at most
-    n - 1 wake-ups in all, by the root. Any number of ranks. If the ranks do not (or not yet) share memory, or if the
-    blocks together are too long, `linear` is used.
+    Steps: 1. Per rank, for m bytes per rank: no messages; m bytes copied, and n * m bytes more by the root. All ranks
+    together: at most n - 1 wake-ups, by the root. Any number of ranks. If the ranks do not (or not yet) share memory,
+    or if the blocks together are too long, `linear` is used.
 
     Five ranks, root 1:
 

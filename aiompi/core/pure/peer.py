@@ -47,7 +47,7 @@ class PeerBase:
         self.credit = self.most_credit = self._owed = self._held = self._hiwater = self._ackmark = 0
 
     def gain(self, credit: int) -> None:
-        """Note that the peer has returned credit."""
+        """Record that the peer has returned credit."""
         self.credit = min(self.credit + credit, self.most_credit)
 
     def frame(self, header: tuple[int, ...], payload: memoryview) -> None:

@@ -250,7 +250,7 @@ class Recorder:
         return RECORDS + (handle - 1 & self._mask) * RECORD.size
 
     def end(self, handle: int, way: int = 0) -> None:
-        """Note that the operation of a record has ended and, if known, by which transport its message went."""
+        """Write the end of an operation into its record and, if known, by which transport its message went."""
         at = self._find(handle)
         if at:
             if not COUNT.unpack_from(self._memory, at + _END)[0]:
@@ -259,13 +259,13 @@ class Recorder:
                 self._memory[at + _WAY] = way
 
     def awaits(self, handle: int) -> None:
-        """Note that the program waits from now on for the operation of a record."""
+        """Write into the record of an operation that the program waits for the operation from now on."""
         at = self._find(handle)
         if at and not COUNT.unpack_from(self._memory, at + _WAIT)[0]:
             COUNT.pack_into(self._memory, at + _WAIT, self.naming.now())
 
     def meets(self, handle: int, peer: int) -> None:
-        """Note the peer of the operation of a record, once it is known."""
+        """Write the peer of an operation into its record, once the peer is known."""
         at = self._find(handle)
         if at:
             struct.pack_into("=i", self._memory, at + _PEER, peer)
@@ -280,7 +280,7 @@ class Recorder:
         COUNT.pack_into(self._memory, at + _END, now)
 
     def waits(self, request: Any, place: int = 0) -> None:
-        """Note that the program waits for a request from now on.
+        """Record that the program waits for a request from now on.
 
         Args:
             request: the request. If the request is a schedule without a record, the wait is noted for the request that
@@ -304,7 +304,7 @@ class Recorder:
             COUNT.pack_into(self._memory, at + _WAIT, self.naming.now())
 
     def ended(self, request: Any) -> None:
-        """Note that a request has ended."""
+        """Record that a request has ended."""
         at, request.traced = self._find(request.traced), 0
         if not at or COUNT.unpack_from(self._memory, at + _END)[0]:
             return

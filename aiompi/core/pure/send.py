@@ -41,7 +41,7 @@ class SendBase(Request[None]):
         self.acknowledged = True
 
     def sent(self) -> None:
-        """Note that the memory of the payload is free again."""
+        """Record that the memory of the payload is free again."""
         self.released = True
         if self.acknowledged and not self._done:
             self.payload = ()
@@ -50,7 +50,7 @@ class SendBase(Request[None]):
                 self._finish()
 
     def matched(self) -> None:
-        """Note that the receiver has matched the message (synchronous and ready mode, section 3.4)."""
+        """Record that the receiver has matched the message (synchronous and ready mode, section 3.4)."""
         self.acknowledged = True
         if self.released:
             self._complete_once()

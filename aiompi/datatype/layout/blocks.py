@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
 
 def reach(dims: Sequence[Dim]) -> Span:
-    """Return the smallest and largest distance of a repetition from the first repetition in memory, bytes."""
+    """Return the lowest and the highest offset in memory of a repetition, bytes, relative to the first repetition."""
     steps = [(dim.count - 1) * dim.memory for dim in dims]
     return Span(sum(step for step in steps if step < 0), sum(step for step in steps if step > 0))
 
@@ -162,7 +162,7 @@ class StridedBlock:
         return memory + self.memory, packed + self.packed, np.full(len(memory), self.run, np.int64)
 
     def prefix(self, nbytes: int) -> Iterator[StridedBlock]:
-        """Yield the copies of the first `nbytes` of the packed stream, without incomplete elements with a kind.
+        """Yield the copies of the first `nbytes` of the packed stream; incomplete elements with a kind are left out.
 
         Yields:
             At most one block more than the number of dims.

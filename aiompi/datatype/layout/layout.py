@@ -183,7 +183,7 @@ class Layout:
         return Layout(int(sizes.sum()), span, tuple(parts))
 
     def prefix(self, nbytes: int) -> Layout:
-        """Return the copies of the first `nbytes` of the packed stream, without incomplete elements with a kind."""
+        """Return the copies of the first `nbytes` of the packed stream, as `StridedBlock.prefix` does for one block."""
         if nbytes >= self.size:
             return self
         parts: list[Part] = []

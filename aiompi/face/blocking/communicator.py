@@ -198,8 +198,8 @@ class Comm(
             The new communicator, or a null one in a process outside of it.
 
         Raises:
-            InvalidGroupError: the group has processes that are not in this communicator; the members of a group that a
-                process gave have not all given this group.
+            InvalidGroupError: the group has processes that are not in this communicator; a process has given a group,
+                and a member of that group has given another one.
             BlockingCallError: an event loop is running in this thread.
         """
         made: Comm = self._finish(self._made(create.create(self._entered("Create(group)"), group), "Create"))

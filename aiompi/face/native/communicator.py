@@ -153,8 +153,8 @@ class Comm(
             A request whose result is the new communicator, or a null one in a process outside of it.
 
         Raises:
-            InvalidGroupError: the group has processes that are not in this communicator; awaiting it: the members of a
-                group that a process gave have not all given this group.
+            InvalidGroupError: the group has processes that are not in this communicator; awaiting it: a process has
+                given a group, and a member of that group has given another one.
         """
         return AwaitableCall(self._made(create.create(self._admitted, group), "Create"))
 

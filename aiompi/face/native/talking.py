@@ -323,8 +323,8 @@ class WorldTalking(Talking):
     def messages(self: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> AsyncIterator[Received]:
         """Iterate over the messages that arrive; the iteration ends when this rank has left the world.
 
-        Each step is a `recv`: the next message stays with its sender or in the bounded buffers of the engine.
-        Cancelling a step loses no message.
+        Each step is a `recv`. Until a step takes it, a message stays with its sender or in the bounded buffers of the
+        engine. Cancelling a step loses no message.
 
         Args:
             source: rank, or ANY_SOURCE.

@@ -188,7 +188,7 @@ class Pair:
         return True
 
     def match(self, incoming: Incoming) -> None:
-        """Note that a receive has matched a message: the sender can no longer cancel it, and gets a SYNCACK if due."""
+        """Record that a receive has matched a message: its sender cannot cancel it any more, and gets a due SYNCACK."""
         self.forbid_recall(incoming)
         incoming.matched = True
         if incoming.missing:

@@ -17,7 +17,7 @@ class MemoryOwner(Protocol):
     """A read buffer or a slot, whose memory a chunk uses."""
 
     def release(self) -> None:
-        """Note that a chunk of this memory is not needed any more."""
+        """Record that a chunk of this memory is not needed any more."""
 
 
 class ReadBuffer:

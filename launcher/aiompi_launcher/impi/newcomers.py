@@ -59,7 +59,7 @@ class ImpiNewcomer:
         self.report(reason)
 
     def forget(self) -> None:
-        """Note that the newcomer has identified itself, or was dropped."""
+        """Record that the newcomer has identified itself, or was dropped."""
         self._newcomers.pop(self, None)
 
     def report(self, reason: str) -> None:

@@ -17,7 +17,7 @@ class Suspicions:
         self._causes: dict[frozenset[int], dict[int, str]] = {}  # pair of ranks -> rank -> its report
 
     def add(self, rank: int, other: int, cause: str) -> bool:
-        """Note that a rank has lost its link to another one. Return True if this is the first report of the link."""
+        """Record that a rank has lost its link to another one. Return True if this is the first report of the link."""
         pair = frozenset((rank, other))
         known = pair in self._causes
         self._causes.setdefault(pair, {}).setdefault(rank, cause)

@@ -315,7 +315,7 @@ class ControlServer:
             link.close()
 
     def forget(self, link: Link) -> None:
-        """Note that a connection has joined or is closed."""
+        """Record that a connection has joined or is closed."""
         self._strangers.pop(link, None)
 
     def _admit(self, sock: socket.socket, peer: object) -> None:

@@ -379,7 +379,7 @@ class Machine:
         self._output.report(line)
 
     def _judge(self, line: str) -> None:
-        """Note the verdict that a reported line gives about the test (section 5.3)."""
+        """Record the verdict that a reported line gives about the test (section 5.3)."""
         if line.startswith("Result: Pass"):
             self.passed = True
         elif line.startswith("Result: Fail"):
