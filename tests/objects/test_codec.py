@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from aiompi.errors import InvalidTypeError, OtherError, RemoteProtocolError
 from aiompi.objects import Codec
 from aiompi.objects.codec import ALIGNMENT, OUT_OF_BAND, is_pickle
+from support.cases import cases
 from support.limits import LIMIT
 from support.messages import FRAMED, LENIENT, PICKLED, STRICT, Point, assert_same, message, payloads, through
 
@@ -70,18 +71,13 @@ BUILT_IN = [
 ]  # fmt: skip
 
 
-def named(obj: Any) -> str:
-    """As every process that runs tests calls it: the order of a set differs from one to another."""
-    return type(obj).__name__ if isinstance(obj, (set, frozenset)) else ascii(obj)[:40]
-
-
-@pytest.mark.parametrize("obj", BUILT_IN[:-2], ids=named)
+@cases("obj", BUILT_IN[:-2])
 def test_built_in_types_come_back_exactly_without_pickle(obj: Any) -> None:
     assert_same(through(obj), obj)
     assert_same(through({"nested": [obj, (obj,)]}), {"nested": [obj, (obj,)]})
 
 
-@pytest.mark.parametrize("obj", BUILT_IN[-2:])
+@cases("obj", BUILT_IN[-2:])
 def test_types_of_the_packer_itself_come_back(obj: Any) -> None:
     assert_same(through(obj, LENIENT), obj)
 
@@ -122,9 +118,12 @@ trees = st.recursive(
 
 
 @given(trees, st.sampled_from([1, 8, OUT_OF_BAND]))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_tree_comes_back_exactly(tree: Any, out_of_band: int) -> None:
-    assert_same(through(tree, Codec(pickle=False, out_of_band=out_of_band)), tree)
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_tree_comes_back_exactly_and_does_not_look_like_a_plain_pickle(tree: Any, out_of_band: int) -> None:
+    codec = Codec(pickle=False, out_of_band=out_of_band)
+    sent = message(codec, tree)
+    assert not is_pickle(sent)
+    assert_same(codec.loads(sent), tree)
 
 
 def test_payloads_alias_the_memory_of_the_sender_and_of_the_message() -> None:
@@ -250,8 +249,6 @@ def test_deep_nesting_ends_in_an_object_or_an_error_that_names_it() -> None:
         if depth in (100, 250, 400):
             assert repr(through(deep, LENIENT)) == repr(deep)
     with pytest.raises(InvalidTypeError):
-        STRICT.dumps(deep)
-    with pytest.raises(InvalidTypeError):
         LENIENT.dumps(deep)
 
 
@@ -315,17 +312,11 @@ def test_what_cannot_be_unpickled_is_wrapped_with_its_cause() -> None:
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-@pytest.mark.parametrize("obj", [None, 1, {}, [], (), "x", Pair(1, 2)])
+@cases("obj", [None, 1, {}, [], (), "x", Pair(1, 2)])
 def test_plain_pickles_are_taken_for_messages(obj: Any, protocol: int) -> None:
     assert_same(LENIENT.loads(pickle.dumps(obj, protocol)), obj)
     with pytest.raises(InvalidTypeError, match="pickling is off"):
         STRICT.loads(pickle.dumps(obj, protocol))
-
-
-@given(trees, st.sampled_from([1, OUT_OF_BAND]))
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_no_message_looks_like_a_plain_pickle(tree: Any, out_of_band: int) -> None:
-    assert not is_pickle(message(Codec(out_of_band=out_of_band), tree))
 
 
 def test_a_message_without_bytes_is_none() -> None:
@@ -337,12 +328,14 @@ def test_a_truncated_pickle_is_malformed() -> None:
         LENIENT.loads(bytes(message(LENIENT, Pair(1, 2)))[:-2])
 
 
-def test_numpy_cannot_be_imported_for_want_of_descriptors() -> None:
-    """Which is said, and the next one arrives."""
+def test_numpy_is_not_imported_until_an_array_arrives() -> None:
+    """If it can not be imported, for want of descriptors, that is said, and the next array arrives."""
     program = f"""
-        import os, resource
+        import os, resource, sys
         from aiompi.objects import Codec
         codec = Codec(pickle=False)
+        codec.loads(codec.dumps((1, {{2: 3}}))[0][0])
+        assert "numpy" not in sys.modules
         data = bytes.fromhex("{message(STRICT, np.arange(3)).hex()}")
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (os.open(os.devnull, os.O_RDONLY), hard))
@@ -354,19 +347,6 @@ def test_numpy_cannot_be_imported_for_want_of_descriptors() -> None:
             raise AssertionError
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert codec.loads(data).tolist() == [0, 1, 2]
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True)
-
-
-def test_numpy_is_not_imported_until_an_array_arrives() -> None:
-    program = f"""
-        import sys
-        from aiompi.objects import Codec
-        codec = Codec(pickle=False)
-        codec.loads(codec.dumps((1, {{2: 3}}))[0][0])
-        assert "numpy" not in sys.modules
-        array = codec.loads(bytes.fromhex("{message(STRICT, np.arange(3)).hex()}"))
-        assert array.tolist() == [0, 1, 2]
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=LIMIT)
 
