@@ -63,11 +63,11 @@ def test_local_world(run: Run, check: Check) -> None:
     indirect=["run"],
 )
 def test_several_clients(run: Run, check: Check, clients: list[int]) -> None:
-    """Packets are short, so that messages take several. Two ranks of one client are as in a local world."""
+    """Long messages take tens of packets. Two ranks of one client are as in a local world."""
 
     async def main() -> None:
         async with asyncio.timeout(LIMIT):
-            await check(impi_world(clients, limits={"datalen": 1000}))
+            await check(impi_world(clients, limits={"datalen": 20_000}))
 
     run(main())
 
