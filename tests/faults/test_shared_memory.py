@@ -298,19 +298,19 @@ def test_messages_of_both_directions_are_whole(
     site: Site, face: str, ring_size: str, spin: str, shm_eager_limit: str
 ) -> None:
     env = {"AIOMPI_RING_SIZE": ring_size, "AIOMPI_SPIN": spin, "AIOMPI_SHM_EAGER_LIMIT": shm_eager_limit}
-    hold(site, 2, face, [(STRESS, 600)], env)
+    hold(site, 2, face, [(STRESS, 300)], env)
 
 
 @pytest.mark.parametrize(("face", "spin"), [("native", "200e-6"), ("blocking", "0")])
 def test_two_ranks(site: Site, face: str, spin: str) -> None:
     """Messages are whole, whether one process copies them, or both, and an array is only its receiver's."""
-    parts = [(EXPOSED, 10), (HALVES, 100), (ALLOCATED, 60), (FORK, 40)]
+    parts = [(EXPOSED, 4), (HALVES, 40), (ALLOCATED, 30), (FORK, 20)]
     hold(site, 2, face, parts, {"AIOMPI_SPIN": spin})
 
 
 @pytest.mark.parametrize("face", FACES)
 def test_waiting_costs_no_more_than_the_spin(site: Site, face: str) -> None:
-    hold(site, 2, face, [(WAIT_LONG, 4)], {"AIOMPI_SPIN": "200e-6"})
+    hold(site, 2, face, [(WAIT_LONG, 3)], {"AIOMPI_SPIN": "200e-6"})
 
 
 #: algorithms that are not the usual ones everywhere
@@ -324,7 +324,7 @@ ALGORITHMS = "allreduce=shm,allgather=shm,bcast=linear"
 def test_four_ranks(site: Site, face: str, spin: str, coll: str) -> None:
     """No rank sleeps while all others wait for it, and what several ranks read is whole."""
     env = {name: value for name, value in (("AIOMPI_SPIN", spin), ("AIOMPI_COLL", coll)) if value}
-    hold(site, 4, face, [(MEET, 800), (COMBINE, 60), (MULTICAST, 60) if coll else (KEEP, 150)], env)
+    hold(site, 4, face, [(MEET, 300), (COMBINE, 30), (MULTICAST, 40) if coll else (KEEP, 150)], env)
 
 
 TALK = """
@@ -358,7 +358,7 @@ def named(pid: int) -> set[str]:
     return mapped
 
 
-@pytest.mark.parametrize(("victim", "face"), [("rank", "native"), ("rank", "blocking"), ("all", "native")])
+@pytest.mark.parametrize(("victim", "face"), [("rank", "blocking"), ("all", "native")])
 def test_processes_that_are_killed_while_they_read_memory_of_others_leave_none(
     site: Site, face: str, victim: str
 ) -> None:
