@@ -22,8 +22,8 @@ sizes = st.integers(1, 9)
 lengths = st.integers(0, 20)
 worlds = st.fixed_dictionaries({"seed": st.integers(0, 2**32), "eager_limit": st.sampled_from([0, 4, 65536])})
 #: each algorithm gets some of the examples: all of one collective share most of what runs
-few = settings(max_examples=settings().max_examples // 5)
-#: without slots, and with each rank on a host of its own, these are others, as `test_algorithms` shows
+few = settings(max_examples=settings().max_examples // 3)
+#: without slots, and with each rank on a host of its own, these are others; `test_every_collective` has them
 DERIVED = {"shm", "two_level"}
 
 
