@@ -115,8 +115,8 @@ class Stage:
     def contribution(self, own: Buffer | None, places: Sequence[Buffer]) -> tuple[Block, list[Block]]:
         """Return the block of this rank's contribution `own`, and the blocks of all ranks.
 
-        The block of the contribution is empty if `own` is None. If `own` is one of `places`, the list has the
-        same block at this place.
+        The block of the contribution is empty if `own` is None. If `own` is one of `places`, its block in the list is
+        the block of the contribution.
         """
         block = Block() if own is None else self.outgoing(own)
         return block, [block if place is own else self.incoming(place) for place in places]

@@ -30,7 +30,7 @@ class Doorbells:
         return self._epoll.fileno()
 
     def add(self, fd: int) -> None:
-        """Report each write to an eventfd, and an earlier write if there was one."""
+        """Report an eventfd once now, because it may have been written before, and then after each write."""
         self._epoll.register(fd, _RUNG)
         self._fds.add(fd)
 

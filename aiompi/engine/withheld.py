@@ -1,11 +1,11 @@
 """Messages beyond the bound of announcements: the sender withholds them until the receiver asks for them.
 
 A sender has at most MAX_ANNOUNCED unanswered announcements (see `peer`). It withholds all further messages, and says
-so. From then on, a receive or a probe that matches no announced message asks for a withheld message: the first message
-of its context with its tag, or with any tag if it has ANY_TAG. The sender answers at once, or when it sends such a
-message. Only one question per context and tag is open at a time, so the receiver keeps no more messages than it has
-asked for. Each answered announcement lets the sender announce the next withheld message unasked. So every receive gets
-its message, however many other messages were sent before.
+so. From then on, a receive or a probe that matches no announced message asks for a withheld message: the first one with
+the context and the tag of the receive or probe, where ANY_TAG stands for any tag. The sender answers at once, or when
+it sends such a message. Only one question per context and tag is open at a time, so the receiver keeps no more messages
+than it has asked for. Each answered announcement lets the sender announce the next withheld message unasked. So every
+receive gets its message, however many other messages were sent before.
 
 Order. A message is *early* if it is announced before another message of its context that was sent earlier. A receive
 with its tag can match an early message, because all earlier messages with this tag have been announced. A receive with

@@ -40,7 +40,7 @@ _LENGTH: Final = struct.Struct(">I")
 
 
 class Per(enum.Enum):
-    """Whether a label has one element for each client, each host or each proc."""
+    """What a label has one element for: each client, each host or each proc."""
 
     CLIENT = "client"
     HOST = "host"
@@ -61,7 +61,7 @@ class Label:
     """One row of the table.
 
     Attributes:
-        per: whether the label has one element for each client, host or proc.
+        per: what the label has one element for.
         value: number on the wire; labels are submitted in ascending order.
         name: without the prefix IMPI_.
         format: struct code of an element.

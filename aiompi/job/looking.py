@@ -86,7 +86,7 @@ class Looking:
 
 
 def wait_of_threads() -> str:
-    """Return the call of aiompi that a thread is in, and the program's line that makes it; empty if no thread is."""
+    """Return a call of aiompi in progress in any thread, and the program's line that makes it; "" if there is none."""
     return next(filter(None, map(_call, sys._current_frames().values())), "")
 
 

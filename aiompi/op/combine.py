@@ -28,8 +28,8 @@ def combiner(op: Op, datatype: Datatype, count: int) -> Combine:
 
     Raises:
         InvalidOpError: the operation is OP_NULL.
-        InvalidTypeError: items of the datatype begin before their address. A user function receives memory from the
-            address of an item on, and would miss the data before that address.
+        InvalidTypeError: items of the datatype begin before their address. The memory that a user function receives
+            begins at the address of the first item, so the data before this address would be missing.
     """
     kernel = op.kernel
     if op.is_predefined:

@@ -82,7 +82,7 @@ class Stops:
 
 
 def stopped(seconds: float) -> str:
-    """Return the message about a rank that `Stops` has found stopped for a heartbeat interval of `seconds`."""
+    """Return the message about a rank that has been stopped for a whole heartbeat interval, which lasts `seconds`."""
     return f"was stopped for {seconds:g} s (AIOMPI_HEARTBEAT)"
 
 

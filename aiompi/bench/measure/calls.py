@@ -74,7 +74,7 @@ def apart(comm: Any, call: Callable[[], object], calls: int) -> list[float]:
 
 
 def _moved(name: str, sent: bool, received: bool) -> Binding:
-    """Return a `Binding`. `sent` and `received`: True if the send or receive buffer has one block per rank, not one."""
+    """Return a `Binding`. `sent`, `received`: True if that buffer has one block per rank, False if it has one block."""
 
     def bind(comm: Any, nbytes: int) -> Callable[[], object]:
         method = getattr(comm, name)

@@ -76,7 +76,7 @@ def drop_done(list pending not None):
 
 
 def take_all(requests, kind):
-    """Make all handles of a list null and return True; return False unless all operations are plain and successful."""
+    """Make the handles null and return True if all operations are plain and successful; otherwise return False."""
     if type(requests) is not list:
         return False
     for each in <list>requests:

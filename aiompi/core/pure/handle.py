@@ -32,5 +32,5 @@ def drop_done(pending: list[Any]) -> None:
 
 
 def take_all(requests: object, kind: type[RequestHandle]) -> bool:
-    """Make all handles of a list null and return True; return False if the caller must handle them one by one."""
+    """Make the handles null and return True, or return False if the caller must handle them one by one."""
     return False

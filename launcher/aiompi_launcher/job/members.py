@@ -202,7 +202,7 @@ class Members:
                 self._give_up(number, call)
 
     def _give_up(self, number: int, call: int) -> None:
-        """End the wait of a member: it gets a world without the members that want a larger world, or else an error."""
+        """End a member's wait: form a world from `_content` if the member is in it, otherwise send it an error."""
         member = self._members.get(number)
         if member is None or member.wants is None or member.wants.number != call:
             return
