@@ -188,7 +188,7 @@ class Receive(PostedReceive):
         return message
 
     def _rest_on(self, message: Message, landing: Landing | None) -> None:
-        """Give a new message the order of the matched message, and its content if there is memory for the content."""
+        """Give a new message the order and the content of the matched one; only the order if memory runs out."""
         message.order = self.order
         self.landing = None
         if landing is None:

@@ -9,7 +9,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aiompi.coll import buffers
@@ -19,7 +19,6 @@ from aiompi.op import Op
 from coll.forms import FORMS, OF_PAIRS, Form, Memory
 
 PRIME = 97
-half = settings(max_examples=settings().max_examples // 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +111,6 @@ def everyone(counts):
 
 
 @pytest.mark.spec("S4.1-2", "S4.2-2", "S4.4-1", "S4.4-2", "S4.4-4")
-@half
 @given(case=cases())
 def test_bcast(case, world):
     made = sources(case, [case.count] * case.size)
@@ -123,7 +121,6 @@ def test_bcast(case, world):
 
 @pytest.mark.spec("S4.1-2", "S4.2-2", "S4.5-1", "S4.5-4", "S4.5-6", "S4.5-7")
 @pytest.mark.parametrize("vector", [False, True])
-@half
 @given(case=cases())
 def test_gather_and_gatherv(vector, case, world):
     counts = case.counts if vector else [case.count] * case.size
@@ -145,7 +142,6 @@ def test_gather_and_gatherv(vector, case, world):
 
 @pytest.mark.spec("S4.1-2", "S4.2-2", "S4.6-1", "S4.6-3", "S4.6-5")
 @pytest.mark.parametrize("vector", [False, True])
-@half
 @given(case=cases())
 def test_scatter_and_scatterv(vector, case, world):
     counts = case.counts if vector else [case.count] * case.size
@@ -172,7 +168,6 @@ def test_scatter_and_scatterv(vector, case, world):
 
 @pytest.mark.spec("S4.1-2", "S4.2-2", "S4.7-1", "S4.7-2")
 @pytest.mark.parametrize("vector", [False, True])
-@half
 @given(case=cases())
 def test_allgather_and_allgatherv(vector, case, world):
     counts = case.counts if vector else [case.count] * case.size
@@ -194,7 +189,6 @@ def test_allgather_and_allgatherv(vector, case, world):
 
 @pytest.mark.spec("S4.1-2", "S4.2-2", "S4.8-1", "S4.8-2", "S4.8-3")
 @pytest.mark.parametrize("name", ["alltoall", "alltoallv", "alltoallw"])
-@half
 @given(case=cases())
 def test_alltoall_and_its_kin(name, case, world):
     size = case.size
@@ -258,7 +252,6 @@ def filled(form, vectors, wanted):
     "S4.2-2", "S4.9.1-1", "S4.9.1-4", "S4.9.1-7", "S4.9.4-3", "S4.9.4-4", "S4.9.4-6", "S4.11-1", "S4.11-2", "S4.11-3",
 )  # fmt: skip
 @pytest.mark.parametrize("name", ["reduce", "allreduce", "scan", "exscan"])
-@half
 @given(case=cases(), form=st.sampled_from(OF_PAIRS))
 def test_reductions(name, case, form, world):
     mine, upto = maps(case, case.count)
@@ -292,7 +285,6 @@ def test_reductions(name, case, form, world):
 
 @pytest.mark.spec("S4.2-2", "S4.9.4-6", "S4.10-1", "S4.10-2", "S4.10-3")
 @pytest.mark.parametrize("name", ["reduce_scatter", "reduce_scatter_block", "asking"])
-@half
 @given(case=cases(), form=st.sampled_from(OF_PAIRS))
 def test_reduce_scatter(name, case, form, world):
     """`asking`: the ranks do not know each other's counts."""

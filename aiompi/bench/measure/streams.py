@@ -76,7 +76,7 @@ async def large_object(comm: Intracomm, items: int, kind: str = "dicts") -> dict
         await comm.send(len(rows), 0, TAG)
     seconds = time.perf_counter() - start
     await asyncio.sleep(2 * TICK)  # for a callback that is late
-    clock.stop()
+    await clock.stop()
     encoding, decoding = at_once(comm, rows)
     await comm.Barrier()
     # in an allreduce a rank encodes its list, and decodes the list of the other rank and a copy of its own list

@@ -60,7 +60,7 @@ asyncio.run(main())
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Compare imports with numpy's import, first uses with first uses after an import, and jobs with bare processes."""
+    """Compare imports with numpy's, first uses without and with an early import, and jobs with bare processes."""
     if not options.quick:  # the first process reads and compiles the files
         for statement in (*IMPORTS, "import numpy"):
             import_time(statement)

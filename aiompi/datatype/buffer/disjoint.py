@@ -79,7 +79,7 @@ def _far_apart(some: Sequence[Buffer], others: Sequence[Buffer]) -> bool:
 
 
 def _memory_of(buffers: Sequence[Buffer]) -> memoryview | None:
-    """Return the memory in which all buffers lie, as blocks of one buffer do; None if there may be several memories."""
+    """Return the memory that holds all buffers; None if they may lie in several memories, or there is no buffer."""
     memory = buffers[0].memory if buffers else None
     for buffer in buffers:
         if buffer.memory is not memory or type(buffer) is not Buffer:

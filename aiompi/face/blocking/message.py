@@ -30,8 +30,8 @@ class _Taken:
         message: None is the message from PROC_NULL.
 
     Attributes:
-        retain: for a message that a receive gave back, lets the message outlive this object without becoming
-            unexpected.
+        retain: stops the message from being put back when this object is garbage collected; None unless the message
+            came back from a receive that was withdrawn.
     """
 
     __slots__ = ("__weakref__", "core", "message", "retain")
