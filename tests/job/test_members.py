@@ -583,19 +583,19 @@ class Replicas:
 
 def test_replicas_go_on_without_one_and_take_its_replacement(site: Site) -> None:
     replicas = Replicas(site)
-    processes = [replicas.start(3) for _ in range(3)]
+    processes = [replicas.start() for _ in range(2)]
     for process in processes:
-        process.expect("world of 3")
+        process.expect("world of 2")
     for turn, signum in enumerate((signal.SIGKILL, signal.SIGTERM)):
         processes[turn].signal(signum)
         assert processes[turn].finish().code == -signum
-        processes[turn] = replicas.start(3)
+        processes[turn] = replicas.start()
         for process in processes:
             process.expect(f"{processes[turn].process.pid}")
     for process in processes:
         process.signal(signal.SIGTERM)
-    assert [process.finish().code for process in processes] == [-signal.SIGTERM] * 3
-    assert ["Traceback" in process.err for process in processes] == [False] * 3
+    assert [process.finish().code for process in processes] == [-signal.SIGTERM] * 2
+    assert ["Traceback" in process.err for process in processes] == [False] * 2
     replicas.launcher.signal(signal.SIGTERM)
     result = replicas.launcher.finish()
     assert (result.code, result.out.count("\n")) == (128 + signal.SIGTERM, 1)
