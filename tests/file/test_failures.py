@@ -348,7 +348,7 @@ def test_an_error_handler_of_a_file(run: Run) -> None:
     assert seen == [MPI.ERR_NO_SPACE]
 
 
-@pytest.mark.parametrize("level", ["serialized", "multiple"])
+@pytest.mark.parametrize("level", ["single", "serialized", "multiple"])
 def test_real_processes(site: Site, level: str) -> None:
     text = textwrap.dedent(
         """
