@@ -38,6 +38,8 @@ LARGE: dict[str, Any] = {
     "nested": {"rows": [[ROW] * ROWS, {"deep": {"deeper": [None] * MANY}}], "few": (1, 2)},
     "keys in a row": {2**number: [ROW] * ROWS for number in (1, 80)},
     "long ints": [2**70 + number for number in range(MANY)],
+    "parts of 16 items": [[None] * (steps.STEP_ITEMS // 20)] * 768,
+    "parts of 16 pairs": {str(number): [None] * (steps.STEP_ITEMS // 20) for number in range(768)},
     "lone surrogate": ["\ud800", *map(str, range(MANY))],
     "bytes": [bytearray(b"\xc4"), b"\xc5", *range(MANY)],
     "bytes deep inside": [*[{**ROW, "text": "\u0100", "loss": 1 / 3}] * ROWS, {"a": [{"b": bytearray(b"x")}]}],
