@@ -247,6 +247,40 @@ def _of_session(group: Group, core: Communicator) -> Group:
     return Group.of(group.members, core.group.own, core.session)
 
 
+class Grouped:
+    """A handle of something that the processes of a communicator have made together: a window or a file."""
+
+    __slots__ = ()
+
+    @property
+    def _owners(self) -> Communicator:
+        """The communicator of these processes."""
+        raise NotImplementedError
+
+    @property
+    def group(self) -> Group:
+        """The processes, in rank order (MPI_Win_get_group, MPI_File_get_group)."""
+        return _of_session(self._owners.group, self._owners)
+
+    def Get_group(self) -> Group:
+        """Return the processes, in rank order (MPI_Win_get_group, MPI_File_get_group).
+
+        Returns:
+            The group.
+        """
+        return self.group
+
+    @property
+    def group_size(self) -> int:
+        """Number of the processes."""
+        return self._owners.size
+
+    @property
+    def group_rank(self) -> int:
+        """Rank of this process among them, 0..group_size-1."""
+        return self._owners.rank
+
+
 class Caching(CommunicatorHandle, attribute.Caching):
     """Values that a program caches on a communicator of its process (section 5.7)."""
 

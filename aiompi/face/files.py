@@ -7,10 +7,10 @@ from typing import NoReturn, cast
 from aiompi import file as core
 from aiompi.base.arguments import integer
 from aiompi.base.opaque import Reference
-from aiompi.comm import Group
+from aiompi.comm import Communicator
 from aiompi.datatype import Datatype
 from aiompi.errors import InvalidArgumentError, JobAbortedError
-from aiompi.face.common import hints
+from aiompi.face.common import Grouped, hints
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.info import Info
 from aiompi.job.runtime import Runtime
@@ -21,7 +21,7 @@ def types_of(etype: Datatype, filetype: Datatype | None) -> tuple[Datatype, Data
     return etype, etype if filetype is None else filetype
 
 
-class FileCalls(Reference[core.File], ErrorHandling):
+class FileCalls(Reference[core.File], ErrorHandling, Grouped):
     """A handle of a file; null if it is made without arguments, and after the file is closed."""
 
     __slots__ = ()
@@ -33,6 +33,10 @@ class FileCalls(Reference[core.File], ErrorHandling):
     def _core(self) -> core.File:
         """The file; `NULL` if the handle is null. `NULL` refuses all calls except those on `Open`'s error handler."""
         return cast(core.File, core.NULL) if self._denoted is None else self._denoted
+
+    @property
+    def _owners(self) -> Communicator:
+        return self._core.comm
 
     def Get_view(self) -> tuple[int, Datatype, Datatype, str]:
         """Return the displacement, the elementary type, the file type and the representation (MPI_File_get_view).
@@ -90,30 +94,6 @@ class FileCalls(Reference[core.File], ErrorHandling):
             The access mode.
         """
         return self._core.amode
-
-    @property
-    def group(self) -> Group:
-        """The processes of the file."""
-        comm = self._core.comm
-        return Group.of(comm.group.members, comm.group.own, comm.session)
-
-    def Get_group(self) -> Group:
-        """Return the processes of the file (MPI_File_get_group).
-
-        Returns:
-            The group.
-        """
-        return self.group
-
-    @property
-    def group_size(self) -> int:
-        """Number of processes of the file."""
-        return self._core.comm.size
-
-    @property
-    def group_rank(self) -> int:
-        """Rank of this process among the processes of the file."""
-        return self._core.comm.rank
 
     @property
     def info(self) -> Info:

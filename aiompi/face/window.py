@@ -11,14 +11,14 @@ from aiompi.base.arguments import instance, integer, text
 from aiompi.base.attribute import Attributes
 from aiompi.base.opaque import Reference
 from aiompi.base.unsupported_errors import ERR_RMA_FLAVOR, ERR_WIN
-from aiompi.comm import Communicator, Group
+from aiompi.comm import Communicator
 from aiompi.constants import PROC_NULL
 from aiompi.core import Exporter
 from aiompi.datatype import Buffer, resolve_recv, resolve_send
 from aiompi.datatype.buffer.address import Bottom
 from aiompi.engine import Request
 from aiompi.errors import InvalidBufferError, InvalidCountError, InvalidRankError, InvalidTypeError, WindowError
-from aiompi.face.common import CommunicatorHandle, hints
+from aiompi.face.common import CommunicatorHandle, Grouped, hints
 from aiompi.face.errhandlers import ErrorHandling
 from aiompi.info import Info
 from aiompi.op import Op
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aiompi.datatype.buffer.memory import buffer
 
 
-class WindowHandle(Reference[Window], ErrorHandling, attribute.Caching):
+class WindowHandle(Reference[Window], ErrorHandling, Grouped, attribute.Caching):
     """A handle of a window, which tells what the window is."""
 
     __slots__ = ()
@@ -49,6 +49,10 @@ class WindowHandle(Reference[Window], ErrorHandling, attribute.Caching):
         if self._denoted is None:
             raise self._null()
         return self._denoted
+
+    @property
+    def _owners(self) -> Communicator:
+        return self._core.parent
 
     @staticmethod
     def _null() -> WindowError:
@@ -109,26 +113,6 @@ class WindowHandle(Reference[Window], ErrorHandling, attribute.Caching):
             name: the name, which may be empty.
         """
         self._core.name = text(name, "Set_name: name")
-
-    @property
-    def group(self) -> Group:
-        """The processes in rank order (MPI_Win_get_group)."""
-        core = self._core
-        return Group.of(core.parent.group.members, core.parent.group.own, core.parent.session)
-
-    def Get_group(self) -> Group:
-        """Return the processes in rank order (MPI_Win_get_group)."""
-        return self.group
-
-    @property
-    def group_size(self) -> int:
-        """Number of its processes."""
-        return self._core.comm.size
-
-    @property
-    def group_rank(self) -> int:
-        """Rank of this process, 0..group_size-1."""
-        return self._core.comm.rank
 
     @property
     def info(self) -> Info:

@@ -48,7 +48,7 @@ def latency(mpi: Any, comm: Any, nbytes: int, iterations: int, blocks: int) -> l
 
 
 def bandwidth(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per window of messages and its answer; all messages of the window are outstanding at once."""
+    """Seconds for a window of messages and the answer to it; all these messages are outstanding at once."""
     sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer = peer_of(comm)
@@ -73,7 +73,7 @@ def bandwidth(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, bl
 
 
 def early(mpi: Any, comm: Any, nbytes: int, window: int, iterations: int, blocks: int) -> list[float]:
-    """Seconds per window of messages and its answer; all these messages arrive before their receives are posted."""
+    """Seconds for a window of messages and the answer to it; all messages arrive before their receives are posted."""
     sent, received = payloads.touched(nbytes), payloads.blank(nbytes)
     token = payloads.touched(1)
     peer = peer_of(comm)
