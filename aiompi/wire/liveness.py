@@ -154,8 +154,8 @@ def is_cut_off(sock: socket.socket, seconds: float) -> bool:
 def silence(sock: socket.socket) -> float:
     """Return the seconds since the last acknowledgement from the machine at the other end of a TCP connection.
 
-    After the end of a connection, the time tells who has ended the connection: this kernel if it is long, the other
-    machine if it is short.
+    After the end of a connection, the time tells which side has ended the connection: this kernel if it is long, the
+    other machine if it is short.
     """
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
