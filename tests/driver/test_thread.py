@@ -310,6 +310,8 @@ def test_only_calls_are_admitted(kind: Callable[[], SerialDriver | ThreadDriver]
         driver.check_thread()
     with driver.exclusive("a"), driver.exclusive("b"):
         driver.check_thread()
+    with pytest.raises(LocalProtocolError, match="look it up again"):
+        driver.check_thread()
     driver.close()
 
 

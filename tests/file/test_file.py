@@ -93,6 +93,25 @@ def test_interleaved_views(run: Run, path: Path, size: int, way: str) -> None:
     assert np.frombuffer(path.read_bytes()[5:], "i4").tolist() == list(range(blocks * size))
 
 
+def test_the_ranges_of_aggregators_cover_all_bytes(run: Run, path: Path) -> None:
+    """Two ranges of 64 KiB, the unit of ranges, are one byte too short."""
+    whole = bytes(range(251)) * 523
+    whole = whole[: 2 * 64 * 2**10 + 1]
+
+    async def program(comm: Intracomm) -> None:
+        info = aiompi.Info.Create({"romio_cb_write": "enable", "romio_cb_read": "enable", "cb_nodes": "2"})
+        async with File.Open(comm, path, NEW, info) as file:
+            await file.Set_view(comm.rank, MPI.BYTE, MPI.BYTE.Create_resized(0, 2).Commit())
+            mine = whole[comm.rank :: 2]
+            await file.Write_all(mine)
+            found = bytearray(len(mine))
+            await file.Read_at_all(0, found)
+            assert found == mine
+
+    on(run, 2, program)
+    assert path.read_bytes() == whole
+
+
 @pytest.mark.parametrize("way", ["enable", "disable"])
 def test_what_no_rank_gives_is_left_alone(run: Run, path: Path, way: str) -> None:
     path.write_bytes(b"x" * 3000)

@@ -10,7 +10,7 @@ from aiompi.errors import RemoteProtocolError
 from aiompi.settings import Settings
 from aiompi.wire import control
 from aiompi_launcher.job import members
-from aiompi_launcher.job.actions import Due, Hangup, Send, StartTimer, Timer
+from aiompi_launcher.job.actions import Due, Hangup, Note, Send, StartTimer, Timer
 from aiompi_launcher.job.admission import Refused
 from aiompi_launcher.job.members import Form, Lose, MemberAction, Members
 from aiompi_launcher.job.open_job import OpenJob
@@ -71,6 +71,19 @@ def test_members_are_told_of_each_other() -> None:
     ((_, change),) = table.told(control.MembershipChange)[3:]
     assert isinstance(change, control.MembershipChange)
     assert (change.kind, change.cause) == ("failed", "closed its connection to the job without leaving it")
+
+
+def test_a_stuck_member_is_expelled_and_the_others_learn_why() -> None:
+    table = Table(2)
+    table.members.stuck(2, "was stopped for 2 s")
+    table.collect()
+    ((number, abort),) = table.told(control.Abort)
+    assert isinstance(abort, control.Abort)
+    assert (number, abort.reason) == (2, "this member was expelled because it was stopped for 2 s")
+    ((number, change),) = table.told(control.MembershipChange)[1:]
+    assert isinstance(change, control.MembershipChange)
+    assert (number, change.kind, change.cause) == (1, "failed", "was stopped for 2 s")
+    assert Note("member 2 (host) has failed: it was stopped for 2 s") in table.done
 
 
 def test_the_name_of_a_host_in_messages_is_short() -> None:
