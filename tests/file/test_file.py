@@ -94,9 +94,8 @@ def test_interleaved_views(run: Run, path: Path, size: int, way: str) -> None:
 
 
 def test_the_ranges_of_aggregators_cover_all_bytes(run: Run, path: Path) -> None:
-    """Two ranges of 64 KiB, the unit of ranges, are one byte too short."""
-    whole = bytes(range(251)) * 523
-    whole = whole[: 2 * 64 * 2**10 + 1]
+    """Ranges grow in steps of 64 KiB; the access has one byte more than two such ranges."""
+    whole = (bytes(range(251)) * 523)[: 2 * 64 * 2**10 + 1]
 
     async def program(comm: Intracomm) -> None:
         info = aiompi.Info.Create({"romio_cb_write": "enable", "romio_cb_read": "enable", "cb_nodes": "2"})
